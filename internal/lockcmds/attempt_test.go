@@ -15,18 +15,6 @@ import (
 // channel is that of the lock k.
 func channel() string { return script.Channel("k") }
 
-func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.waits(1, "LOCK k")
-	w.Own.Answers = []any{grantOfFence(8)}
-	listener{w.Engine}.Published(channel(), "0")
-	w.Work()
-	a.got(":8")
-	if w.Holds() != 1 || !w.noWaiter() {
-		t.Errorf("%d holds, no waiter: %v", w.Holds(), w.noWaiter())
-	}
-}
-
 // The release that it tells of may be one of which Redis had not heard yet.
 func TestAMessageBeforeTheFirstAnswerCausesAnAttempt(t *testing.T) {
 	w := newLockWorld(t)
@@ -40,25 +28,29 @@ func TestAMessageBeforeTheFirstAnswerCausesAnAttempt(t *testing.T) {
 	b.got(":8")
 }
 
-func TestTheEndOfTheHoldersLeaseCausesAnAttempt(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.waits(1, "LOCK k")
-	w.Own.Answers = []any{grantOfFence(8)}
-	w.Pass(19 * time.Second)
-	a.got()
-	w.Pass(2 * time.Second)
-	a.got(":8")
-}
-
-func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.waits(1, "LOCK k")
-	w.Own.Answers = []any{contract.ErrUnsent, contract.ErrInDoubt, grantOfFence(8)}
-	listener{w.Engine}.Published(channel(), "0")
-	w.Work()
-	a.got()
-	w.Pass(time.Second)
-	a.got(":8")
+func TestWhatCausesAnAttempt(t *testing.T) {
+	message := func(w *lockWorld) { listener{w.Engine}.Published(channel(), "0"); w.Work() }
+	for name, c := range map[string]struct {
+		cause   func(w *lockWorld)
+		answers []any
+		after   time.Duration
+	}{
+		"a message":                     {message, []any{grantOfFence(8)}, 0},
+		"an attempt that failed, later": {message, []any{contract.ErrUnsent, contract.ErrInDoubt, grantOfFence(8)}, time.Second},
+		"the end of the holder's lease": {func(w *lockWorld) { w.Pass(19 * time.Second) }, []any{grantOfFence(8)}, 2 * time.Second},
+	} {
+		w := newLockWorld(t)
+		a := w.waits(1, "LOCK k")
+		w.Own.Answers = c.answers
+		if c.cause(w); c.after > 0 {
+			a.got()
+			w.Pass(c.after)
+		}
+		a.got(":8")
+		if w.Holds() != 1 || !w.noWaiter() {
+			t.Errorf("%s: %d holds, no waiter: %v", name, w.Holds(), w.noWaiter())
+		}
+	}
 }
 
 // A copy of the rollback must not meet the new grant.

@@ -38,54 +38,38 @@ func TestAWaitThatWouldNeverEndIsRefused(t *testing.T) {
 	empty(t, p.srv)
 }
 
-// Each permit is a grant of its own.
-func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
+// A wait that may end is none.
+func TestWhichCirclesAreDeadlocks(t *testing.T) {
 	t.Parallel()
-	a := startProxy(t, redistest.Start(t), nil).session(2)
-	a.fence("LOCK k LIMIT 1")
-	a.want("TRYLOCK k LIMIT 1", "(nil)")
-	deadlock(t, a.do("LOCK k LIMIT 1"), "k")
-}
-
-func TestADeadlockOfOwnersWithNames(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK a OWNER x")
-	b.fence("LOCK b OWNER y")
-	a.waits("LOCK b OWNER x")
-	deadlock(t, b.do("LOCK a OWNER y WAIT 60000"), "a", "b")
-}
-
-// The only permit is in the way of each who asks for one.
-func TestADeadlockThroughTheOnlyPermit(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k LIMIT 1")
-	b.fence("LOCK x LIMIT 1")
-	a.waits("FAIRLOCK x LIMIT 1")
-	deadlock(t, b.do("LOCK k LIMIT 1"), "k", "x")
-	b.want("UNLOCK x", ":1")
-	fenceIn(t, a.reply())
-}
-
-// Each of these waits may end.
-func TestAWaitThatMayEndIsNoDeadlock(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ first, second, waits, closes string }{
-		"a fixed lease":                        {"LOCK a PX 60000", "LOCK b", "LOCK b", "LOCK a"},
-		"a limit of renewals":                  {"LOCK a MAXHOLD 60000", "LOCK b", "LOCK b", "LOCK a"},
-		"another owner's wait on a connection": {"LOCK a OWNER x", "LOCK b", "LOCK b OWNER y", "LOCK a"},
-		"another owner closes it":              {"LOCK a", "LOCK b OWNER x", "LOCK b", "LOCK a"},
+	for name, c := range map[string]struct {
+		first, second, third, waits, closes string
+		circle                              []string
+	}{
+		"owners with names":                    {"LOCK a OWNER x", "LOCK b OWNER y", "", "LOCK b OWNER x", "LOCK a OWNER y", []string{"a", "b"}},
+		"an owner that waits for itself":       {"", "LOCK b LIMIT 1", "", "", "LOCK b LIMIT 1", []string{"b"}}, // each permit is a grant of its own
+		"the only permit":                      {"LOCK a LIMIT 1", "LOCK b LIMIT 1", "", "FAIRLOCK b LIMIT 1", "LOCK a LIMIT 1", []string{"a", "b"}},
+		"all permits":                          {"LOCK a LIMIT 2", "LOCK b", "LOCK a LIMIT 2", "LOCK b", "LOCK a LIMIT 1", []string{"a", "b"}},
+		"one of several permits":               {"LOCK a LIMIT 2", "LOCK b", "LOCK a LIMIT 2", "LOCK b", "LOCK a LIMIT 2", nil},
+		"a fixed lease":                        {"LOCK a PX 60000", "LOCK b", "", "LOCK b", "LOCK a", nil},
+		"a limit of renewals":                  {"LOCK a MAXHOLD 60000", "LOCK b", "", "LOCK b", "LOCK a", nil},
+		"another owner's wait on a connection": {"LOCK a OWNER x", "LOCK b", "", "LOCK b OWNER y", "LOCK a", nil},
+		"another owner closes it":              {"LOCK a", "LOCK b OWNER x", "", "LOCK b", "LOCK a", nil},
 	} {
 		p := startProxy(t, redistest.Start(t), nil)
-		a, b := p.session(2), p.session(2)
-		a.fence(c.first)
+		a, b, d := p.session(2), p.session(2), p.session(2)
+		if c.third != "" {
+			d.fence(c.third)
+		}
 		b.fence(c.second)
-		a.waits(c.waits)
-		b.send(c.closes + " WAIT 100")
-		equal(t, name, b.reply(), "(nil)")
+		if c.first != "" {
+			a.fence(c.first)
+			a.waits(c.waits)
+		}
+		if c.circle == nil {
+			equal(t, name, b.do(c.closes+" WAIT 100"), "(nil)")
+		} else {
+			deadlock(t, b.do(c.closes), c.circle...)
+		}
 	}
 }
 

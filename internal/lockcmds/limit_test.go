@@ -605,23 +605,6 @@ func TestRedissonTakesPermitsThatWeHaveMade(t *testing.T) {
 	empty(t, p.srv)
 }
 
-// A waiter for one of several permits needs the end of any of them.
-func TestAWaitForOneOfSeveralPermitsIsNoDeadlock(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b, c := p.session(2), p.session(2), p.session(2)
-	a.fence("LOCK k LIMIT 2")
-	c.fence("LOCK k LIMIT 2")
-	b.fence("LOCK x")
-	a.waits("LOCK x")
-	b.waits("LOCK k LIMIT 2")
-	b.quiet(50 * time.Millisecond)
-	c.want("UNLOCK k", ":1")
-	fenceIn(t, b.reply())
-	b.want("UNLOCK k", ":1")
-	deadlock(t, b.do("LOCK k LIMIT 1"), "k", "x") // it needs the end of all
-}
-
 // A waiter with a smaller limit stands before one with a larger limit, for which permits are left.
 func TestAWaiterThatLeavesLetsTheNextWithALargerLimitAsk(t *testing.T) {
 	t.Parallel()
@@ -635,54 +618,33 @@ func TestAWaiterThatLeavesLetsTheNextWithALargerLimitAsk(t *testing.T) {
 	fenceIn(t, b.reply())
 }
 
-// The first waiter gets the only permit of its limit. The next one waits at another proxy, and has the lock beside it.
-func TestTheNextWaiterElsewhereMayHaveALargerLimit(t *testing.T) {
-	t.Parallel()
-	for _, handedOver := range []bool{true, false} {
-		srv := redistest.Start(t)
-		p, q, other := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
-		if handedOver {
-			other = p
-		}
-		holder, small, large := other.session(2), p.session(2), q.session(2)
-		holder.fence("LOCK k LIMIT 1")
-		for i, send := range []func(){func() { small.send("FAIRLOCK k LIMIT 1") }, func() { large.send("FAIRLOCK k LIMIT 2 WAIT 10000") }} {
-			send()
-			awaitPlaces(t, srv, i+1)
-		}
-		redistest.Eventually(t, patience, "both to hear of releases", func() bool { return p.settled("k") && q.settled("k") })
-		succeeded(t, holder, small, large)
-		empty(t, srv)
-	}
-}
-
-// succeeded has the holder release, and demands that all waiters have the lock then.
-func succeeded(t *testing.T, holder *session, waiters ...*session) {
-	t.Helper()
-	holder.want("UNLOCK k", ":1")
-	for _, w := range waiters {
-		fenceIn(t, w.reply())
-	}
-	for _, w := range waiters {
-		w.want("UNLOCK k", ":1")
-	}
-}
-
-// Both wait at one proxy. The grant of the first has the next one ask.
+// The first waiter gets the only permit of its limit. The next one, here or at another proxy, has the lock beside it.
 func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
 	t.Parallel()
-	p := startProxy(t, redistest.Start(t), onlyWhenTold)
-	holder, small, large := p.session(2), p.session(2), p.session(2)
-	holder.fence("LOCK k LIMIT 1")
-	for _, w := range []struct {
-		s    *session
-		line string
-	}{{small, "LOCK k LIMIT 1"}, {large, "LOCK k LIMIT 2 WAIT 10000"}} {
-		w.s.waits(w.line)
-		redistest.Eventually(t, patience, "it to hear of releases", func() bool { return p.settled("k") })
+	srv := redistest.Start(t)
+	p, q, other := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
+	for _, c := range []struct {
+		holder, small, large *proxy
+		verb                 string
+	}{{p, p, q, "FAIRLOCK"}, {other, p, q, "FAIRLOCK"}, {p, p, p, "LOCK"}} {
+		holder, small, large := c.holder.session(2), c.small.session(2), c.large.session(2)
+		holder.fence("LOCK k LIMIT 1")
+		small.waits(c.verb + " k LIMIT 1")
+		redistest.Eventually(t, patience, "it to hear of releases", func() bool { return c.small.settled("k") })
+		large.waits(c.verb + " k LIMIT 2 WAIT 10000")
+		if c.verb == "FAIRLOCK" {
+			awaitPlaces(t, srv, 2)
+		}
+		redistest.Eventually(t, patience, "it to hear of releases", func() bool { return c.large.settled("k") })
+		holder.want("UNLOCK k", ":1")
+		for _, w := range []*session{small, large} {
+			fenceIn(t, w.reply())
+		}
+		for _, w := range []*session{small, large} {
+			w.want("UNLOCK k", ":1")
+		}
+		empty(t, srv)
 	}
-	succeeded(t, holder, small, large)
-	empty(t, p.srv)
 }
 
 // The last permit has ended by its lease, and another one, which was given back, had a longer lease.

@@ -184,47 +184,14 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 }
 
 func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 6 * time.Second })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a, b := p.session(3), p.session(3)
 	a.fence("LOCK k OWNER me")
-	srv.Pause()
-	defer srv.Continue() // whether the test has failed or not
-	other := p.waitsForRenewal("k", "me")
-	b.send("UNLOCK k OWNER me FENCE 12")
+	answer := b.withheld("UNLOCK k OWNER me FENCE 12")
 	b.hangUp()
-	again := p.waitsForRenewal("k", "me") // behind the release
-	srv.Continue()
-	other()
-	again()
+	answer()
 	p.cleanedUp()
 	equal(t, "holds", p.holds("k", "me"), "1")
-}
-
-// waitsForRenewal returns when an acquire that would shorten the lease of a hold waits for a renewal that is on its way.
-// settled waits for the end of that renewal and has the lease renewed again.
-func (p *proxy) waitsForRenewal(lock, owner string) (settled func()) {
-	p.t.Helper()
-	s := p.session(2)
-	caller := s.Caller()
-	var ask *acquire
-	answered := make(chan struct{})
-	redistest.Eventually(p.t, patience, "a renewal on its way", func() bool {
-		s.Lock()
-		defer s.Unlock()
-		ask = p.e.asksFor(&caller, lock, owner)
-		atOnce := ask.pause(time.Millisecond, func() { close(answered) })
-		if atOnce {
-			ask.notDeepened()
-		}
-		return !atOnce
-	})
-	return func() {
-		p.t.Helper()
-		await(p.t, answered, "the end of the renewal")
-		ask.notDeepened()
-	}
 }
 
 func TestLeaseThatWasShortenedIsNoticed(t *testing.T) {
@@ -308,4 +275,17 @@ func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
 	first.want("UNLOCK k OWNER me", ":0")
 	second.want("UNLOCK k OWNER me", ":1")
 	fenceIn(t, stranger.reply())
+}
+
+func TestPlaceOfTheSameOwnerAtAnotherProxyIsAskedForAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, onlyWhenTold)
+	holder, a, b := p.session(2), p.session(2), q.session(2)
+	holder.fence("LOCK k PX 60000")
+	a.waits("FAIRLOCK k OWNER me")
+	b.waits("FAIRLOCK k OWNER me") // by a client library that has reconnected
+	a.hangUp()
+	p.cleanedUp()
+	holder.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -367,52 +366,6 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 	}
 	equal(t, "who comes back is the last", srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(),
 		[]string{p.placeOf(b), cutOff[0].owner})
-}
-
-func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond })
-	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
-	holder.fence("LOCK k")
-	j.fair()
-	j.listen(script.Of("k").NameChannel(j.owner))
-	a.waits("FAIRLOCK k")
-	start := time.Now()
-	holder.want("UNLOCK k", ":1")
-	select {
-	case <-a.Replies:
-	case <-time.After(2500 * time.Millisecond):
-	}
-	if got := j.fair(); got != nil {
-		if time.Since(start) > table.MaxLooks*table.LookAgain {
-			t.Skip("the machine stood still for longer than a live head may")
-		}
-		t.Fatalf("redisson: %v", got)
-	}
-	j.fairRelease()
-	fenceIn(t, a.reply())
-}
-
-func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond }), startProxy(t, srv, nil)
-	holder, a, j := q.session(2), p.session(2), newRedisson(t, srv, 1, "k")
-	holder.fence("LOCK k")
-	j.fair()
-	j.listen(script.Of("k").NameChannel(j.owner))
-	a.waits("FAIRLOCK k")
-	holder.want("UNLOCK k", ":1")
-	for start := time.Now(); time.Since(start) < 4*time.Second; {
-		a.quiet(250 * time.Millisecond)
-		holder.fence("LOCK k") // plain, and faster than the head that was woken
-		holder.want("UNLOCK k", ":1")
-	}
-	if got := j.fair(); got != nil {
-		t.Fatalf("redisson: %v", got)
-	}
-	j.fairRelease()
-	fenceIn(t, a.reply())
 }
 
 func TestFairWaitersKeepTheirDeadlinesFresh(t *testing.T) {

@@ -252,24 +252,6 @@ func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 	fenceIn(t, a.reply())
 }
 
-func TestEngineWithAnAnswerOutstandingIsNotIdle(t *testing.T) {
-	p := startProxy(t, redistest.Start(t), nil)
-	if !p.e.Idle() {
-		t.Error("a new engine has something to do")
-	}
-	s := p.session(2)
-	answer := s.withheld("LOCK k PX 600000")
-	s.hangUp()
-	if p.e.Idle() {
-		t.Error("idle though nobody knows yet whether the lock was granted")
-	}
-	answer()
-	redistest.Eventually(t, patience, "the engine to be idle", func() bool { return p.e.Idle() })
-	if n := p.srv.Do(t, "EXISTS", "k"); n != int64(0) {
-		t.Error("idle before the lock was given back")
-	}
-}
-
 func TestAFairWaiterLeavesTheQueueWhenItsClientHasGone(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.waits(1, "FAIRLOCK k")
