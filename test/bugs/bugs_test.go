@@ -122,10 +122,6 @@ func (b *bug) found(suite, what string, within time.Duration) {
 				break
 			}
 		}
-	case "test/locks":
-		test, program := b.build(suite), "LOCKPROXY_BINARY="+b.build("cmd/lockproxy")
-		began = time.Now()
-		by = b.run(b.t.Context(), test, suite, what, program, "LOCKPROXY_CHAOS_TIME=40s")
 	default:
 		test := b.build(suite)
 		began = time.Now()
