@@ -34,8 +34,6 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		"Sockets": true, "LogDropped": true, "Upstream.Logger": true, "Upstream.lookPeriod": true,
 		"Upstream.Lent": true, "Upstream.Exposed": true, "Upstream.Demanded": true, // the server sets them
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
-		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true, "Limits.Request.MaxBulk": true,
-		"Upstream.Pins.MaxPerOwner": true, // three quarters of all
 	}
 	var walk func(prefix string, v reflect.Value)
 	walk = func(prefix string, v reflect.Value) {

@@ -39,12 +39,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy"
 )
 
-// Options configure a Server. Listen and Proxy are required.
+// Options configure a Server. Listen, Proxy and Logger are required.
 type Options struct {
 	Listen string // host:port; without a host: loopback only
 	Pprof  bool   // serve profiles
 	Proxy  *proxy.Server
-	Logger *zap.Logger // nil: no log
+	Logger *zap.Logger
 
 	// Sockets opens the address; nil: there are none that systemd has passed.
 	Sockets *listen.Sockets
@@ -94,9 +94,6 @@ func New(opts Options) (*Server, error) {
 	}
 	if host == "" {
 		host = "127.0.0.1"
-	}
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
 	}
 	s := &Server{
 		proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy),

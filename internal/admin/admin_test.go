@@ -72,7 +72,7 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := Options{Listen: ":0", Proxy: s.proxy}
+	opts := Options{Listen: ":0", Proxy: s.proxy, Logger: zap.NewNop()}
 	for _, f := range change {
 		f(&opts)
 	}

@@ -27,12 +27,12 @@ const (
 	AuthYes      = "yes"      // a certificate is required
 )
 
-// Options name the files, all that are required. A side that is nil has no TLS.
+// Options name the files, all that are required. A side that is nil has no TLS. Logger is required.
 type Options struct {
 	Server   *ServerOptions
 	Upstream *UpstreamOptions
 	Sentinel *UpstreamOptions
-	Logger   *zap.Logger // nil: no log
+	Logger   *zap.Logger
 }
 
 // ServerOptions are for connections of clients. All files are PEM.
@@ -64,9 +64,6 @@ type pair struct{ server, upstream, sentinel *tls.Config }
 
 // New loads all files.
 func New(opts Options) (*Store, error) {
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
 	s := &Store{opts: opts}
 	if opts.Server != nil {
 		s.server = &tls.Config{

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -32,6 +34,7 @@ func handshake(t *testing.T, server, client *tls.Config) (serverSide, clientSide
 
 func newStore(t *testing.T, opts Options) *Store {
 	t.Helper()
+	opts.Logger = zap.NewNop()
 	s, err := New(opts)
 	if err != nil {
 		t.Fatal(err)

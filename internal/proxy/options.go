@@ -117,8 +117,8 @@ const (
 const SyncAll = lockcmds.SyncAll
 
 // Change replaces options while the server runs: Locks, Limits, Upstream.Pins, DrainDelay and DrainTimeout.
-// They apply to clients and commands to come; limits apply at once. Limits.Memory and Limits.Request, and all other
-// options, stay as they are.
+// They apply to clients and commands to come; limits apply at once. Limits.Memory, and all other options, stay as they
+// are.
 func (srv *Server) Change(o Options) {
 	srv.live.Store(&o)
 	srv.shared.SetLimits(o.Limits)

@@ -39,7 +39,7 @@ type pendingConn struct {
 func (srv *Server) newPendingConn(nc net.Conn, end *endpoint) *pendingConn {
 	a := &pendingConn{
 		Conn: nc, end: end, server: srv, Origin: clients.OriginOf(nc, srv.ids.Next()),
-		guard: resp.NewGuard(srv.opts.Limits.Request),
+		guard: resp.NewGuard(),
 	}
 	a.guard.Restrict(srv.shared.Restricts(srv.shared.FirstIdentity()))
 	return a

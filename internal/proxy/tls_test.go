@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"go.uber.org/zap"
+
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
@@ -23,7 +25,9 @@ import (
 func serverTLS(t *testing.T, a *redistest.Authority, authClients string) *tls.Config {
 	t.Helper()
 	cert, key := a.Issue(t, "proxy")
-	store, err := certs.New(certs.Options{Server: &certs.ServerOptions{CertFile: cert, KeyFile: key, CAFile: a.File(), AuthClients: authClients}})
+	store, err := certs.New(certs.Options{
+		Server: &certs.ServerOptions{CertFile: cert, KeyFile: key, CAFile: a.File(), AuthClients: authClients}, Logger: zap.NewNop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +156,7 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	redisServer, addr := redistest.StartTLS(t, a)
 	cert, key := a.Issue(t, "lockproxy")
-	store, err := certs.New(certs.Options{Upstream: &certs.UpstreamOptions{CAFile: a.File(), CertFile: cert, KeyFile: key}})
+	store, err := certs.New(certs.Options{Upstream: &certs.UpstreamOptions{CAFile: a.File(), CertFile: cert, KeyFile: key}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func FuzzGuard(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte, size uint8, restricted bool) {
 		run := func(size int) verdict {
-			g := NewGuard(Limits{MaxInline: 100})
+			g := NewGuard()
 			g.Restrict(restricted)
 			return guarded(t, g, input, size)
 		}

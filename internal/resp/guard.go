@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// Limits bound what a client may announce. Zero values mean Redis's defaults.
-type Limits struct {
-	MaxBulk   int64 // bytes of one argument; 0: 512 MiB (proto-max-bulk-len)
-	MaxArgs   int   // arguments of one command; 0: 1,048,576
-	MaxInline int   // bytes of an inline command or of a header line that has not ended; 0: 64 KiB
-}
+// What a client may announce: Redis's defaults, but for the number of arguments.
+const (
+	maxBulk   = 512 << 20 // bytes of one argument (proto-max-bulk-len)
+	maxArgs   = 1 << 20   // arguments of one command
+	maxInline = 64 << 10  // bytes of an inline command or of a header line that has not ended
+)
 
 // What a client may announce before it has authenticated, from networking.c.
 const (
@@ -31,10 +31,6 @@ type Frame struct {
 // Guard checks the requests of one client, one command at a time, with Redis's limits and wording. It is not safe for
 // concurrent use. Make one with NewGuard.
 type Guard struct {
-	limits     Limits // immutable after NewGuard
-	plain      int    // lengths up to here break no limit, restricted or not; immutable after NewGuard
-	plainArgs  int    // the same for counts
-	longest    int    // inline command, with its end; immutable after NewGuard
 	restricted bool
 	most       int64 // see LimitBulk; 0: none
 	err        error // the first error; the connection is of no use afterwards
@@ -59,27 +55,11 @@ type Guard struct {
 const keepInline = 4 << 10
 
 // redisLine is how long an inline command may be, with its '\n', that comes at once. Redis looks for the '\n' before it
-// looks at the length, in a buffer that has this size by then. Without a '\n', more than Limits.MaxInline bytes are too
-// many.
+// looks at the length, in a buffer that has this size by then. Without a '\n', more than maxInline bytes are too many.
 const redisLine = 80<<10 - 10
 
 // NewGuard returns a Guard for one connection, unrestricted.
-func NewGuard(limits Limits) *Guard {
-	if limits.MaxBulk == 0 {
-		limits.MaxBulk = 512 << 20
-	}
-	if limits.MaxArgs == 0 {
-		limits.MaxArgs = 1 << 20
-	}
-	longest := limits.MaxInline + 1
-	if limits.MaxInline == 0 {
-		limits.MaxInline, longest = 64<<10, redisLine
-	}
-	return &Guard{
-		limits: limits, longest: longest, bulk: -1,
-		plain: int(min(limits.MaxBulk, restrictedBulk)), plainArgs: min(limits.MaxArgs, restrictedArgs),
-	}
-}
+func NewGuard() *Guard { return &Guard{bulk: -1} }
 
 // LimitBulk has headers read from now on held to another limit of Redis's, at least 16 KiB, if it is smaller than the
 // guard's own.
@@ -111,7 +91,7 @@ func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
 		if buf[0] != '*' {
 			return g.nextInline(buf)
 		}
-		if count, body := plainHeader(buf, 0, '*'); count > 0 && count <= g.plainArgs {
+		if count, body := plainHeader(buf, 0, '*'); count > 0 && count <= restrictedArgs {
 			g.pos, g.scanned, g.argc, g.left = body, body, count, count
 		} else if n, err = g.readCount(buf); n > 0 || err != nil || g.left == 0 {
 			return Frame{}, n, err
@@ -121,7 +101,7 @@ func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
 	for left > 0 {
 		if bulk < 0 {
 			var body int
-			if bulk, body = plainHeader(buf, pos, '$'); bulk < 0 || bulk > g.plain {
+			if bulk, body = plainHeader(buf, pos, '$'); bulk < 0 || bulk > restrictedBulk {
 				// Incomplete, large, unusual or wrong: the thorough way.
 				g.pos, g.left, g.bulk = pos, left, -1
 				g.scanned = max(g.scanned, pos)
@@ -212,7 +192,7 @@ func (g *Guard) readCount(buf []byte) (n int, err error) {
 		return 0, g.fail(badMultibulk)
 	case count > restrictedArgs && g.restricted:
 		return 0, g.fail(unauthMultibulk)
-	case count > int64(g.limits.MaxArgs):
+	case count > maxArgs:
 		return 0, g.fail(badMultibulk)
 	}
 	if count <= 0 {
@@ -235,7 +215,7 @@ func (g *Guard) readBulk(buf []byte) (length, body int, err error) {
 	}
 	size, ok := parseLength(buf[g.pos+1 : end])
 	switch {
-	case !ok || size < 0 || size > g.limits.MaxBulk || g.most > 0 && size > g.most:
+	case !ok || size < 0 || size > maxBulk || g.most > 0 && size > g.most:
 		return -1, 0, g.fail(badBulk)
 	case size > restrictedBulk && g.restricted:
 		return -1, 0, g.fail(unauthBulk)
@@ -246,7 +226,7 @@ func (g *Guard) readBulk(buf []byte) (length, body int, err error) {
 // header looks for the '\r' that ends the line at g.pos, and for one more byte. It stops for good at a zero byte, as
 // Redis's strchr does.
 func (g *Guard) header(buf []byte) (end int, found bool) {
-	i, last := g.scanned, g.pos+g.limits.MaxInline
+	i, last := g.scanned, g.pos+maxInline
 	for i < len(buf) && i <= last && buf[i] != '\r' && buf[i] != 0 {
 		i++
 	}
@@ -263,7 +243,7 @@ func (g *Guard) header(buf []byte) (end int, found bool) {
 // overlong returns the error for a line that has not ended within its limit, nil while it still can.
 func (g *Guard) overlong(buf []byte, reason string) error {
 	// A '\r' may be the last byte allowed, with the byte behind it still to come.
-	last := g.pos + g.limits.MaxInline
+	last := g.pos + maxInline
 	atEnd := g.scanned <= last && g.scanned < len(buf) && buf[g.scanned] == '\r'
 	if len(buf) > last && !atEnd {
 		return g.fail(reason)
@@ -303,7 +283,7 @@ func (g *Guard) lineEnd(buf []byte) (end int, found bool) {
 	if g.scanned < len(buf) && buf[g.scanned] == 0 {
 		return 0, false
 	}
-	rest := buf[g.scanned:max(g.scanned, min(len(buf), g.longest))]
+	rest := buf[g.scanned:max(g.scanned, min(len(buf), redisLine))]
 	if end = bytes.IndexByte(rest, '\n'); end >= 0 {
 		rest, found = rest[:end], true
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,8 +28,10 @@ func TestGuardAgreesWithRedis(t *testing.T) {
 			if restricted {
 				server = locked
 			}
-			// Redis's own count limit, so that the one written difference is out of the way.
-			g := NewGuard(Limits{MaxArgs: maxRedisArgs})
+			if !restricted && differs(input) {
+				continue
+			}
+			g := NewGuard()
 			g.Restrict(restricted)
 			v := guarded(t, g, input, all)
 			want := exchange(t, server.Socket(), []byte(v.Raw))
@@ -49,6 +53,16 @@ func TestGuardAgreesWithRedis(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { agree(t, requests(r)) })
 	})
 }
+
+// differs reports whether the input has a number of arguments that Redis takes and the guard does not.
+func differs(input []byte) bool {
+	return slices.ContainsFunc(longCount.FindAllSubmatch(input, -1), func(m [][]byte) bool {
+		count, _ := parseLength(m[1])
+		return count > maxArgs && count <= maxRedisArgs
+	})
+}
+
+var longCount = regexp.MustCompile(`\*(\d{7,10})\r`)
 
 // exchange sends the input, closes its direction, and returns all that Redis answers until it hangs up.
 func exchange(t tester, socket string, input []byte) string {

@@ -138,7 +138,7 @@ func TestGuardFollowsTheProtocol(t *testing.T) {
 				want.Err = "Protocol error: " + c.err
 			}
 			for _, size := range []int{all, 1, 7} {
-				got := guarded(t, NewGuard(Limits{}), []byte(c.input), size)
+				got := guarded(t, NewGuard(), []byte(c.input), size)
 				got.Raw, got.Used = "", 0
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("in pieces of %d (-want +got):\n%s", size, diff)
@@ -160,14 +160,14 @@ func TestRestrictedGuardGrantsTenArgumentsOf16KiB(t *testing.T) {
 	}
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
-			g := NewGuard(Limits{})
+			g := NewGuard()
 			g.Restrict(true)
 			if got := guarded(t, g, []byte(c.input), 1).Err; got != c.err {
 				t.Errorf("restricted: got %q, want %q", got, c.err)
 			}
 		})
 	}
-	g := NewGuard(Limits{})
+	g := NewGuard()
 	g.Restrict(true)
 	g.Restrict(false)
 	if got := guarded(t, g, []byte("*11\r\n$16385\r\n"), all).Err; got != "" {
@@ -175,26 +175,10 @@ func TestRestrictedGuardGrantsTenArgumentsOf16KiB(t *testing.T) {
 	}
 }
 
-func TestGuardKeepsItsLimits(t *testing.T) {
-	limits := Limits{MaxBulk: 10, MaxArgs: 3, MaxInline: 8}
-	tests := []struct{ input, err string }{
-		{"*3\r\n$10\r\n", ""},
-		{"*4\r\n", badMultibulk},
-		{"*1\r\n$11\r\n", badBulk},
-		{"PING abc\n", ""},
-		{"PING abcd\n", bigInline},
-	}
-	for _, c := range tests {
-		if got := strings.TrimPrefix(guarded(t, NewGuard(limits), []byte(c.input), all).Err, "Protocol error: "); got != c.err {
-			t.Errorf("%q: got %q, want %q", c.input, got, c.err)
-		}
-	}
-}
-
 // A line may be longer than 64 KiB if its end comes with the bytes above.
 func TestGuardLooksForTheEndOfALineFirst(t *testing.T) {
 	for _, c := range []struct{ before, after int }{{65536, 1}, {65536, 16373}, {0, 81909}, {65537, 1}, {0, 81910}} {
-		g := NewGuard(Limits{})
+		g := NewGuard()
 		line := []byte(strings.Repeat("a", c.before+c.after) + "\n")
 		_, _, err := g.Next(line[:c.before])
 		n := 0
@@ -208,7 +192,7 @@ func TestGuardLooksForTheEndOfALineFirst(t *testing.T) {
 }
 
 func TestProtocolErrorStays(t *testing.T) {
-	g := NewGuard(Limits{})
+	g := NewGuard()
 	_, _, first := g.Next([]byte("*a\r\n"))
 	_, n, err := g.Next([]byte("*1\r\n$4\r\nPING\r\n"))
 	if first == nil || n != 0 || !errors.Is(err, first) {
@@ -220,7 +204,7 @@ func TestProtocolErrorStays(t *testing.T) {
 }
 
 func TestNeedNamesTheEndOfTheOpenArgument(t *testing.T) {
-	g := NewGuard(Limits{})
+	g := NewGuard()
 	head := "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n"
 	if _, n, err := g.Next([]byte(head)); n != 0 || err != nil {
 		t.Fatalf("n = %d, %v", n, err)
@@ -235,7 +219,7 @@ func TestOpenCommandCanBeStreamed(t *testing.T) {
 	whole := fmt.Sprintf("*3\rX$3\r\nSET..$1\r\nk\r\n$%d\rX%s??PING\r\n", len(body), body)
 	want := AppendCommand(nil, "SET", "k", body)
 	for size := 1; size < 60; size++ {
-		g := NewGuard(Limits{})
+		g := NewGuard()
 		var buf, sent []byte
 		named := false
 		for rest := []byte(whole); ; {
@@ -270,7 +254,7 @@ func TestOpenCommandCanBeStreamed(t *testing.T) {
 }
 
 func TestDiscardOfUncheckedBytesPanics(t *testing.T) {
-	g := NewGuard(Limits{})
+	g := NewGuard()
 	buf := []byte("*1\r\n$4\r\nPI")
 	if _, n, err := g.Next(buf); n != 0 || err != nil {
 		t.Fatal(n, err)
@@ -300,10 +284,9 @@ func requests(t *rapid.T) []byte {
 func TestGuardDoesNotDependOnHowBytesAreCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		input := requests(t)
-		limits := Limits{MaxInline: rapid.SampledFrom([]int{0, 4, 30}).Draw(t, "max inline")}
 		restricted := rapid.Bool().Draw(t, "restricted")
 		run := func(sizes ...int) verdict {
-			g := NewGuard(limits)
+			g := NewGuard()
 			g.Restrict(restricted)
 			return guarded(t, g, input, sizes...)
 		}
@@ -318,7 +301,7 @@ func TestGuardDoesNotDependOnHowBytesAreCut(t *testing.T) {
 }
 
 func TestGuardDoesNotAllocate(t *testing.T) {
-	g := NewGuard(Limits{})
+	g := NewGuard()
 	for _, input := range []string{
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n", "SET key value\r\n", "*0\r\n",
 		"*2\r\n$4\r\nECHO\r\n$20000\r\n" + strings.Repeat("x", 20000) + "\r\n",
@@ -355,7 +338,7 @@ func BenchmarkGuard(b *testing.B) {
 		{"inline", []byte("GET key:000000000001\r\n")},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			g := NewGuard(Limits{})
+			g := NewGuard()
 			b.SetBytes(int64(len(c.input)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -60,7 +60,7 @@ func TestInlineArgumentsDoNotShareMemory(t *testing.T) {
 }
 
 func TestGuardGivesUpTheMemoryOfALongLine(t *testing.T) {
-	g := NewGuard(Limits{})
+	g := NewGuard()
 	long := make([]byte, 60000)
 	for i := range long {
 		long[i] = 'a'

@@ -369,7 +369,7 @@ func TestAKilledClientTakesNothing(t *testing.T) {
 func TestTargetsOfARedirectionCountForTheClientThatNamesThem(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
-		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 3, time.Millisecond
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 4, time.Millisecond
 	})
 	greedy := srv.Dial(t)
 	for i := range 4 {

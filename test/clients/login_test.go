@@ -51,7 +51,7 @@ func TestLoginsDoNotCompeteWithWork(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 2, 2, 50*time.Millisecond
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 2, 50*time.Millisecond
 	})
 	for range 2 {
 		worker := srv.Dial(t)

@@ -58,7 +58,7 @@ func newStand(t *testing.T) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.admin, err = admin.New(admin.Options{Listen: ":0", Proxy: s.proxy}); err != nil {
+	if s.admin, err = admin.New(admin.Options{Listen: ":0", Proxy: s.proxy, Logger: zap.NewNop()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range []func(context.Context) error{s.proxy.Run, s.admin.Run} {

@@ -215,7 +215,7 @@ func TestASubscriberGivesItsConnectionBack(t *testing.T) {
 func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
-		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 4, proxytest.Patience
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 4, proxytest.Patience
 	})
 	var subscribers []*proxytest.Client
 	for range 3 {
@@ -224,7 +224,7 @@ func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
 		subscribers = append(subscribers, c)
 	}
 	srv.Alter(func(o *proxy.Options) {
-		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 1, 1, 1
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 1
 	})
 	late := srv.Dial(t)
 	late.Script("SUBSCRIBE c", "-OVERLOADED")

@@ -334,7 +334,7 @@ func (p *play) bytes(command string) string {
 	if p.inline {
 		return line
 	}
-	f, _, err := resp.NewGuard(resp.Limits{}).Next([]byte(line))
+	f, _, err := resp.NewGuard().Next([]byte(line))
 	if err != nil || len(f.Raw) == 0 {
 		p.t.Fatalf("no command: %q", command)
 	}

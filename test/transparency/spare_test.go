@@ -61,7 +61,7 @@ func TestSparesMakeRoom(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 4, 50e6
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 3, 50e6
 	})
 	var peers []*proxytest.Client
 	for db := range 8 {
@@ -70,12 +70,12 @@ func TestSparesMakeRoom(t *testing.T) {
 		c.Gets("+OK", "+PONG")
 		peers = append(peers, c)
 	}
-	proxytest.WaitFor(t, "spares", func() bool { return srv.Stats().PinsIdle == 4 })
-	for _, c := range peers[:4] {
+	proxytest.WaitFor(t, "spares", func() bool { return srv.Stats().PinsIdle == 3 })
+	for _, c := range peers[:3] {
 		c.Script("MULTI", "+OK")
 	}
-	if s := srv.Stats(); s.PinsOpen > 4 {
-		t.Errorf("%d pins of 4", s.PinsOpen)
+	if s := srv.Stats(); s.PinsOpen > 3 {
+		t.Errorf("%d pins of 3", s.PinsOpen)
 	}
 	peers[5].Script("MULTI", "-OVERLOADED")
 }

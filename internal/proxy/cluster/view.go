@@ -10,9 +10,6 @@ import (
 // Pauses reports whether refused parcels are not answered.
 func (c *Route) Pauses() bool { return c.pause != nil }
 
-// Sending is the number of parcels that are on their way.
-func (c *Route) Sending() int { return c.sending }
-
 // Outdated reports whether there is a newer view. It is adopted when nothing is on its way: otherwise a command could
 // overtake one that the old owner of its slot refuses.
 func (c *Route) Outdated() bool { return c.View != c.Servers.View() }

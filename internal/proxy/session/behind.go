@@ -34,7 +34,7 @@ const (
 
 // OnBehind implements contract.Session.
 func (s *Session) OnBehind(lock string, f func()) {
-	s.behind = &behind{lock: lock, tell: f, guard: resp.NewGuard(s.proxy.Limits().Request)}
+	s.behind = &behind{lock: lock, tell: f, guard: resp.NewGuard()}
 }
 
 // lookBehind looks at what has come since. The session is about to be unlocked, so all bytes that it has got are held.

@@ -199,7 +199,7 @@ func (c *twoServers) take() (list []sending) {
 			w.raw = append(w.raw, b...)
 		}
 		asking := ""
-		for guard := resp.NewGuard(resp.Limits{}); ; {
+		for guard := resp.NewGuard(); ; {
 			f, n, err := guard.Next(w.raw)
 			if n == 0 || err != nil {
 				break

@@ -31,7 +31,7 @@ func New(from clients.Origin, e *Proxy, h engine.Client) *Session {
 		}
 	}, func(d time.Duration) { time.AfterFunc(d+judgePause, func() { s.Do(s.out.judge) }) })
 	s.active = e.Clock.Load() // a drain takes it for silent only after a while
-	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
+	s.guard, s.ident = resp.NewGuard(), e.FirstIdentity()
 	s.doubt()
 	s.bill.Open(e.Budget, s)
 	if e.Upstream.Tight() {

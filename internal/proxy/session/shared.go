@@ -14,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -34,7 +33,6 @@ type Settings struct {
 
 // Limits bound the state that the proxy holds for clients.
 type Limits struct {
-	Request      resp.Limits
 	Clients      int           // connected at once
 	Memory       int           // bytes of buffers of all clients together
 	Query        int           // bytes of a client read and not yet parsed

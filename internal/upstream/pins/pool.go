@@ -8,7 +8,6 @@
 package pins
 
 import (
-	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -74,8 +73,8 @@ type Pins struct {
 func New(opts Options) *Pins {
 	l := opts.Limits
 	return &Pins{
-		opts: opts, turns: admission.NewTurns(), all: map[*Pin]struct{}{}, work: newPool(l.Max, l.share(), l.Wait),
-		logins: newPool(l.MaxLogins, admission.Share(l.MaxLogins), l.LoginWait),
+		opts: opts, turns: admission.NewTurns(), all: map[*Pin]struct{}{}, work: newPool(l.Max, l.Wait),
+		logins: newPool(l.MaxLogins, l.LoginWait),
 	}
 }
 
@@ -89,9 +88,9 @@ type pool struct {
 	waiting  *admission.Queue[*pinWait]
 }
 
-func newPool(size, share int, patience time.Duration) pool {
+func newPool(size int, patience time.Duration) pool {
 	return pool{
-		max: size, patience: patience, places: admission.NewPlaces(size, share),
+		max: size, patience: patience, places: admission.NewPlaces(size, admission.Share(size)),
 		idle: admission.NewIdle[dial.Target, *Pin](), waiting: admission.NewQueue[*pinWait](),
 	}
 }
@@ -376,33 +375,30 @@ func (p *pool) status() Status {
 	return s
 }
 
-// Limits say how many pins there may be, and how long a session waits for one. All but MaxPerOwner are required.
+// Limits say how many pins there may be, and how long a session waits for one. All are required.
+// The clients of one address get three quarters of the pins for work.
 type Limits struct {
-	Max         int           // pins for work
-	MaxPerOwner int           // pins for the clients of one address; 0: three quarters of Max
-	Wait        time.Duration // for one of them
-	MaxLogins   int           // connections on which Redis judges identity changes
-	LoginWait   time.Duration // for one of them
+	Max       int           // pins for work
+	Wait      time.Duration // for one of them
+	MaxLogins int           // connections on which Redis judges identity changes
+	LoginWait time.Duration // for one of them
 }
-
-// share is the number of pins for work that one owner may have.
-func (l *Limits) share() int { return cmp.Or(l.MaxPerOwner, admission.Share(l.Max)) }
 
 // Change replaces the limits. A session keeps the pin that it has, also beyond the new limits. New waits apply to
 // requests to come.
 func (ps *Pins) Change(l Limits) {
 	ps.mu.Lock()
-	ps.resizeLocked(&ps.work, l.Max, l.share(), l.Wait)
+	ps.resizeLocked(&ps.work, l.Max, l.Wait)
 	ps.serveLocked(&ps.work)
 	ps.mu.Lock()
-	ps.resizeLocked(&ps.logins, l.MaxLogins, admission.Share(l.MaxLogins), l.LoginWait)
+	ps.resizeLocked(&ps.logins, l.MaxLogins, l.LoginWait)
 	ps.serveLocked(&ps.logins)
 }
 
 // resizeLocked changes a pool, and closes idle pins that are too many.
-func (ps *Pins) resizeLocked(pool *pool, size, share int, patience time.Duration) {
+func (ps *Pins) resizeLocked(pool *pool, size int, patience time.Duration) {
 	pool.max, pool.patience = size, patience
-	pool.places.Resize(size, share)
+	pool.places.Resize(size, admission.Share(size))
 	for _, p := range pool.idle.Values() { // the oldest first
 		if pool.open <= size && !pool.places.Beyond(p.owner, pool.idle.CountOf(p.owner)) {
 			continue

@@ -122,7 +122,7 @@ func ended(p *Pin) bool {
 }
 
 func TestAPinBelongsToOneSessionAtATime(t *testing.T) {
-	inBubble(t, Limits{Max: 3, MaxPerOwner: 3}, func(b *bench) {
+	inBubble(t, Limits{Max: 3}, func(b *bench) {
 		first := b.acquire(of("a", "u"))
 		if second := b.acquire(of("a", "u")); second == first {
 			t.Error("a pin was given to two sessions")
@@ -140,7 +140,8 @@ func TestAPinBelongsToOneSessionAtATime(t *testing.T) {
 }
 
 func TestAnOwnerGetsItsShare(t *testing.T) {
-	inBubble(t, Limits{Max: 3, MaxPerOwner: 2}, func(b *bench) {
+	inBubble(t, Limits{Max: 4}, func(b *bench) {
+		b.acquire(of("a", "u"))
 		b.acquire(of("a", "u"))
 		p := b.acquire(of("a", "u"))
 		b.refused(of("a", "u"))
@@ -158,7 +159,7 @@ func TestAnOwnerGetsItsShare(t *testing.T) {
 }
 
 func TestAddressesTakeTurns(t *testing.T) {
-	inBubble(t, Limits{Max: 1, MaxPerOwner: 1}, func(b *bench) {
+	inBubble(t, Limits{Max: 1}, func(b *bench) {
 		p := b.acquire(of("a", "u"))
 		b.await(of("a", "u"))
 		b.await(of("a", "u"))
@@ -180,7 +181,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 
 // Work never keeps a client from logging in.
 func TestLoginsHaveAPoolOfTheirOwn(t *testing.T) {
-	inBubble(t, Limits{Max: 1, MaxPerOwner: 1, MaxLogins: 1}, func(b *bench) {
+	inBubble(t, Limits{Max: 1, MaxLogins: 1}, func(b *bench) {
 		b.acquire(of("a", "u"))
 		p := b.acquire(login("a"))
 		b.refused(login("a"))
@@ -195,7 +196,7 @@ func TestLoginsHaveAPoolOfTheirOwn(t *testing.T) {
 
 // A pin for a login that its session keeps takes a place of work, and leaves its own to the next login.
 func TestAPinForALoginMayBeKept(t *testing.T) {
-	inBubble(t, Limits{Max: 1, MaxPerOwner: 1, MaxLogins: 1}, func(b *bench) {
+	inBubble(t, Limits{Max: 1, MaxLogins: 1}, func(b *bench) {
 		idle := b.acquire(of("b", "u"))
 		idle.Release()
 		kept := b.acquire(login("a"))
@@ -222,7 +223,7 @@ func TestAPinForALoginMayBeKept(t *testing.T) {
 
 // An owner that uses much loses its own idle pins first.
 func TestAnIdlePinMakesWay(t *testing.T) {
-	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
+	inBubble(t, Limits{Max: 2}, func(b *bench) {
 		other, own := b.acquire(of("b", "u")), b.acquire(of("a", "u"))
 		other.Release()
 		own.Release()
@@ -241,7 +242,7 @@ func TestAnIdlePinMakesWay(t *testing.T) {
 }
 
 func TestASparePinIsConnectedAheadOfNeed(t *testing.T) {
-	inBubble(t, Limits{Max: 3, MaxPerOwner: 3}, func(b *bench) {
+	inBubble(t, Limits{Max: 3}, func(b *bench) {
 		urgent, patient := of("a", "u"), of("a", "u")
 		urgent.Patient = false
 		b.acquire(urgent)
@@ -256,7 +257,7 @@ func TestASparePinIsConnectedAheadOfNeed(t *testing.T) {
 		}
 		b.counts(3, 0)
 	})
-	inBubble(t, Limits{Max: 4, MaxPerOwner: 4}, func(b *bench) {
+	inBubble(t, Limits{Max: 4}, func(b *bench) {
 		p, q := b.acquire(of("a", "u")), b.acquire(of("a", "u"))
 		p.Release()
 		q.Release()
@@ -264,23 +265,25 @@ func TestASparePinIsConnectedAheadOfNeed(t *testing.T) {
 			t.Error("of two idle pins one is spare, and the latest was not used")
 		}
 	})
-	inBubble(t, Limits{Max: 3, MaxPerOwner: 1}, func(b *bench) {
+	inBubble(t, Limits{Max: 4}, func(b *bench) {
 		urgent := of("a", "u")
 		urgent.Patient = false
-		b.acquire(urgent)
-		b.counts(1, 0) // a spare one would be beyond the share
+		for range 3 {
+			b.acquire(urgent)
+		}
+		b.counts(3, 0) // a spare one would be beyond the share
 	})
 }
 
 func TestSmallerLimitsCloseIdlePins(t *testing.T) {
-	inBubble(t, Limits{Max: 4, MaxPerOwner: 4}, func(b *bench) {
+	inBubble(t, Limits{Max: 5}, func(b *bench) {
 		var all []*Pin
 		for range 4 {
 			all = append(all, b.acquire(of("a", "u")))
 		}
 		all[0].Release()
 		all[1].Release()
-		b.Change(Limits{Max: 1, MaxPerOwner: 4, Wait: wait, LoginWait: wait})
+		b.Change(Limits{Max: 1, Wait: wait, LoginWait: wait})
 		b.counts(2, 0)
 		if ended(all[2]) || ended(all[3]) {
 			t.Error("a session has lost its pin")
@@ -292,7 +295,7 @@ func TestSmallerLimitsCloseIdlePins(t *testing.T) {
 		p := b.acquire(of("a", "u"))
 		b.await(of("b", "u"))
 		b.delivered()
-		b.Change(Limits{Max: 2, MaxPerOwner: 1, Wait: wait, LoginWait: wait})
+		b.Change(Limits{Max: 2, Wait: wait, LoginWait: wait})
 		b.delivered("b")
 		p.Discard()
 	})
@@ -300,22 +303,24 @@ func TestSmallerLimitsCloseIdlePins(t *testing.T) {
 
 // An owner's idle pins count against its share.
 func TestTheOldestIdlePinBeyondTheShareIsClosed(t *testing.T) {
-	inBubble(t, Limits{Max: 5, MaxPerOwner: 2}, func(b *bench) {
+	inBubble(t, Limits{Max: 5}, func(b *bench) {
 		p, q := b.acquire(of("a", "u")), b.acquire(of("a", "u"))
+		b.acquire(of("a", "u"))
+		b.acquire(of("a", "u"))
 		p.Release()
 		b.acquire(of("a", "v"))
 		q.Release()
-		b.counts(2, 1)
+		b.counts(4, 1)
 		if !ended(p) || ended(q) {
 			t.Error("the oldest is not the one that was closed")
 		}
-		b.Change(Limits{Max: 5, MaxPerOwner: 1, Wait: wait, LoginWait: wait})
-		b.counts(1, 0)
+		b.Change(Limits{Max: 4, Wait: wait, LoginWait: wait})
+		b.counts(3, 0)
 	})
 }
 
 func TestAPinWhoseNameCannotBeRemovedIsClosed(t *testing.T) {
-	inBubble(t, Limits{Max: 1, MaxPerOwner: 1}, func(b *bench) {
+	inBubble(t, Limits{Max: 1}, func(b *bench) {
 		p := b.acquire(of("a", "u"))
 		p.Named("by HELLO", false)
 		p.Release()
@@ -333,7 +338,7 @@ func TestAPinWhoseNameCannotBeRemovedIsClosed(t *testing.T) {
 
 // A RESET that removes the credentials of a pin may be on its way.
 func TestNoPinOfASessionReturnsWhenTheDoorIsShut(t *testing.T) {
-	inBubble(t, Limits{Max: 4, MaxPerOwner: 4}, func(b *bench) {
+	inBubble(t, Limits{Max: 5}, func(b *bench) {
 		bare, user := b.acquire(of("a", "")), b.acquire(of("a", "u"))
 		idleBare, idleUser := b.acquire(of("a", "")), b.acquire(of("a", "u"))
 		idleBare.Release()
@@ -350,7 +355,7 @@ func TestNoPinOfASessionReturnsWhenTheDoorIsShut(t *testing.T) {
 }
 
 func TestTrimLeavesOneOfEachIdentityInUse(t *testing.T) {
-	inBubble(t, Limits{Max: 5, MaxPerOwner: 5, MaxLogins: 2}, func(b *bench) {
+	inBubble(t, Limits{Max: 5, MaxLogins: 2}, func(b *bench) {
 		begin := time.Now()
 		pins := []*Pin{b.acquire(of("a", "u")), b.acquire(of("a", "u")), b.acquire(of("a", "v")), b.acquire(login("a"))}
 		for _, p := range pins {
@@ -373,7 +378,7 @@ func TestPinsToAServerThatIsGoneEnd(t *testing.T) {
 	gone := func(at topology.Node) bool { return at == "node" }
 	elsewhere := of("a", "u")
 	elsewhere.At = "other"
-	inBubble(t, Limits{Max: 3, MaxPerOwner: 3}, func(b *bench) {
+	inBubble(t, Limits{Max: 3}, func(b *bench) {
 		idle, lent, stays := b.acquire(of("a", "u")), b.acquire(of("a", "u")), b.acquire(elsewhere)
 		idle.Release()
 		if left := b.DropAt(gone); len(left) != 1 || left[0] != "node" {
@@ -392,7 +397,7 @@ func TestPinsToAServerThatIsGoneEnd(t *testing.T) {
 			b.Error("a pin to another server serves no further session")
 		}
 	})
-	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
+	inBubble(t, Limits{Max: 2}, func(b *bench) {
 		p := b.acquire(of("a", "u"))
 		b.DropAt(gone)
 		if b.EndAt("node", true); ended(p) {
@@ -404,7 +409,7 @@ func TestPinsToAServerThatIsGoneEnd(t *testing.T) {
 }
 
 func TestAClosedPoolServesNoSession(t *testing.T) {
-	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
+	inBubble(t, Limits{Max: 2}, func(b *bench) {
 		p, q := b.acquire(of("a", "u")), b.acquire(of("a", "u"))
 		p.Release()
 		b.await(of("b", "u"))

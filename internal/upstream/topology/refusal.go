@@ -158,9 +158,6 @@ func (a *Attempts) Held(within time.Duration) {
 	a.last = time.Now()
 }
 
-// First reports whether there has been one refusal only.
-func (a *Attempts) First() bool { return a.tries == 1 }
-
 // Pause is the time before the next attempt.
 func (a *Attempts) Pause() time.Duration {
 	if a.tries <= 1 {
