@@ -27,7 +27,7 @@ type identityChange struct {
 }
 
 // readChange reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked
-// here.
+// here. Another command changes nothing.
 func readChange(name string, args [][]byte) identityChange {
 	switch name {
 	case "select":
@@ -37,8 +37,10 @@ func readChange(name string, args [][]byte) identityChange {
 		c.user, c.password = credentials(args[1:])
 		c.odd = c.odd || c.user == ""
 		return c
+	case "hello":
+		return readHello(args)
 	}
-	return readHello(args)
+	return identityChange{}
 }
 
 func readSelect(args [][]byte) identityChange {

@@ -51,6 +51,13 @@ func TestSharedForms(t *testing.T) {
 	}
 }
 
+func TestAnotherCommandChangesNoIdentity(t *testing.T) {
+	args := [][]byte{[]byte("NOSUCH"), []byte("3"), []byte("AUTH"), []byte("a"), []byte("b")}
+	if c := readChange("nosuch", args); c != (identityChange{}) {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestWithoutAuthLeavesNoCredentials(t *testing.T) {
 	for line, want := range map[string]string{
 		"HELLO":                         "HELLO",

@@ -7,8 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// takePin gives the session a connection of its own for a command; Shared: for a large one. Nothing may be
-// outstanding. false: the session waits for one.
+// takePin gives the session a connection of its own for a command; Shared: for a large one. reason is for people.
+// Nothing may be outstanding. false: the session waits for one.
 func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	if s.stranded() {
 		s.giveUp()
@@ -18,7 +18,7 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, At: r.At, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
-		ask.Anew = readChange(reason, r.Args).Auth
+		ask.Anew = readChange(r.Row.Name, r.Args).Auth
 	}
 	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
