@@ -4,8 +4,9 @@
 //	GET /healthz      200 while the process serves at all
 //	GET /readyz       200 if Redis takes writes on a connection of its own and the proxy takes clients, else 503 and why
 //	GET /debug/pprof  profiles, if they are enabled
-//	GET /             the status page; the next two have its content as JSON
+//	GET /             the status page; the next three have its content as JSON
 //	GET /locks        the locks that are held or waited for through the proxy
+//	GET /hot          the locks that were waited for longest in the last one to two hours
 //	GET /clients      the clients
 //
 // This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names

@@ -6,8 +6,8 @@
 //
 // The nodes of a cluster say what they know of it, and refuse commands for slots that they do not serve (Refusal):
 //
-//	CLUSTER NODES ──► Told ──Book: addresses for clients──► View
-//	CLUSTER SLOTS ──► Told ──► Book, when a server is new
+//	CLUSTER NODES ──ReadNodes──► Told ──Book: addresses for clients──► View
+//	CLUSTER SLOTS ──ReadAddresses──► Book, when a server is new
 //
 // A View never changes. A node's answer may be old. Merge joins views by the epochs that the nodes count, so that no slot
 // returns to an owner that it had before.
