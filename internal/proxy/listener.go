@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/listen"
@@ -43,51 +42,29 @@ func (o *Options) listen(addr string) (*endpoint, error) {
 	return &endpoint{Listener: ln, tls: secure, header: o.ProxyProtocol != ProxyOff}, nil
 }
 
-// guardedListener puts a guard in front of every connection that it accepts.
-type guardedListener struct {
-	*endpoint
-	server *Server
-}
-
-// Accept returns an error only when the drain has ended, because redcon closes the clients then that have not sent a
-// command. It never returns a temporary error to redcon, which would call again at once and keep a processor busy while
-// the process has no file descriptors left.
-func (l *guardedListener) Accept() (net.Conn, error) {
+// accept serves one listener, until its deadline or its end. After an error such as too few file descriptors it waits
+// before it accepts again, or it would keep a processor busy.
+func (srv *Server) accept(ln *endpoint) {
 	const first, last = 5 * time.Millisecond, time.Second
-	delay := first
-	for {
-		nc, err := l.Listener.Accept()
-		if err == nil {
-			return l.server.newPendingConn(nc, l.endpoint), nil
+	for delay := first; ; {
+		nc, err := ln.Accept()
+		switch {
+		case err == nil:
+			delay = first
+			srv.arrive(srv.newPendingConn(nc, ln))
+			continue
+		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
+			_ = ln.Close() // it may be closed already
+			return
 		}
-		if l.closed(err) {
-			_ = l.Close() // it may be closed already
-			l.server.accepting.Done()
-			<-l.server.over
-			return nil, net.ErrClosed
-		}
-		l.server.shared.Entries.Write(zap.WarnLevel, "accepting a client failed", "",
+		srv.shared.Entries.Write(zap.WarnLevel, "accepting a client failed", "",
 			zap.Error(err), logging.Seconds("retry_in", delay))
 		select {
 		case <-time.After(delay):
 			delay = min(2*delay, last)
-		case <-l.server.stop:
+		case <-srv.stop:
 		}
 	}
-}
-
-// closed reports whether the listener is to accept no more, after its deadline or its end.
-func (l *guardedListener) closed(err error) bool {
-	return errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-// accept serves one listener with redcon, until the listener is closed.
-func (srv *Server) accept(ln *endpoint) error {
-	rs := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), srv.handle, srv.admit, srv.gone)
-	if err := rs.Serve(&guardedListener{endpoint: ln, server: srv}); err != nil {
-		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
-	}
-	return nil
 }
 
 // acceptLast is the time for which clients are accepted that have connected before the listeners close.

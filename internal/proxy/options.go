@@ -4,8 +4,8 @@
 //
 // # Goroutines
 //
-//   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives, which
-//     also reads the PROXY header and the TLS handshake;
+//   - Server.accept, one per listener, and Server.begin, one per client until its first command arrives, which also
+//     reads the PROXY header and the TLS handshake;
 //   - those of package engine, which call into sessions;
 //   - session.Proxy.Tick, which keeps the clock for idle times.
 //

@@ -14,11 +14,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// pendingConn is a client connection until its first command. redcon reads from it, and gets a placeholder when the
-// first command has come. Then the session takes over, and gets all bytes of the client.
+// pendingConn is a client connection until its first command. Then the session takes over, and gets all bytes of the
+// client.
 //
 // The client's own goroutine reads the bytes before the first command: the PROXY header and the TLS handshake. So a
-// slow client delays no other client. To redcon's accept loop a pendingConn is its bare socket.
+// slow client delays no other client.
 type pendingConn struct {
 	net.Conn // the socket
 	end      *endpoint
@@ -27,8 +27,6 @@ type pendingConn struct {
 	clients.Origin
 	stream net.Conn // the socket, or TLS on it; nil until open
 	buf    []byte   // read from the client, without the empty commands in front
-
-	detached bool // the session has taken over
 
 	// CLIENT LIST and KILL find a client before it has a session. mu guards the fields that they use: the origin, whose
 	// address the PROXY header sets, and killed.
@@ -45,28 +43,21 @@ func (srv *Server) newPendingConn(nc net.Conn, end *endpoint) *pendingConn {
 	return a
 }
 
-// Read gives redcon the placeholder.
-func (a *pendingConn) Read(p []byte) (int, error) {
-	if a.stream == nil {
-		if err := a.open(); err != nil {
-			a.failed(err)
-			return 0, err
-		}
+// await reads until the first command has come.
+func (a *pendingConn) await() error {
+	if err := a.open(); err != nil {
+		a.failed(err)
+		return err
 	}
 	for {
-		if found, err := a.findFirst(); err != nil {
-			return 0, err
-		} else if found {
-			return copy(p, placeholder), nil
+		if found, err := a.findFirst(); found || err != nil {
+			return err
 		}
 		if err := a.readMore(); err != nil {
-			return 0, err
+			return err
 		}
 	}
 }
-
-// placeholder is the command that redcon parses.
-var placeholder = resp.AppendCommand(nil, "PING")
 
 // open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our
 // half of a handshake.
@@ -193,7 +184,7 @@ func (a *pendingConn) KillIf(match func(*clients.Info) bool) {
 	}
 	a.killed = true
 	a.server.shared.Clients.Remove(a.ID)
-	_ = a.Conn.Close() // redcon sees that
+	_ = a.Conn.Close() // its goroutine sees that
 }
 
 var _ clients.Visible = (*pendingConn)(nil)

@@ -13,9 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
@@ -150,10 +148,8 @@ func (srv *Server) Run(ctx context.Context) error {
 		_ = srv.shared.Upstream.Run(upstreamCtx) // it ends only when its context ends
 	}()
 
-	accepting, ctx := errgroup.WithContext(ctx)
 	for _, ln := range srv.listeners {
-		srv.accepting.Add(1)
-		accepting.Go(func() error { return srv.accept(ln) })
+		srv.accepting.Go(func() { srv.accept(ln) })
 		srv.opts.Logger.Info("listening", zap.String("addr", ln.Addr().String()))
 	}
 	<-ctx.Done()
@@ -175,9 +171,9 @@ func (srv *Server) Run(ctx context.Context) error {
 	defer cancel()
 	srv.drain(deadline)
 	held, locks := srv.shared.Locks.Held(), srv.Locks(locksNamed)
+	srv.closePending()
 	cut := srv.closeConns()
 	close(srv.over)
-	err := accepting.Wait()
 	srv.tasks.Wait()
 	srv.shared.Inquiries.Wait()
 	<-srv.whenEmpty()
@@ -193,53 +189,41 @@ func (srv *Server) Run(ctx context.Context) error {
 	srv.shared.Entries.Flush()
 	srv.opts.Logger.Info("stopped",
 		zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
-	return err
+	return nil
 }
 
 var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reached")
 
-// admit is called by redcon for every connection.
-func (srv *Server) admit(rc redcon.Conn) bool {
+// arrive admits a client that has connected.
+func (srv *Server) arrive(a *pendingConn) {
 	srv.shared.Counters.Accepted.Add(1)
 	if n := srv.shared.Counters.Clients.Add(1); n > int64(srv.live.Load().Limits.Clients) {
 		srv.shared.Counters.Clients.Add(-1)
-		srv.shared.Closed(metrics.TooManyClients, rc.RemoteAddr(), 0)
-		if a, ok := rc.NetConn().(*pendingConn); ok && !a.end.tls { // as in Redis: there was no handshake yet
+		srv.shared.Closed(metrics.TooManyClients, a.RemoteAddr().String(), 0)
+		if !a.end.tls { // as in Redis: there was no handshake yet
 			_, _ = a.Write(tooManyClients) // the connection is closed in any case
 		}
-		return false
+		_ = a.Close()
+		return
 	}
-	if a, ok := rc.NetConn().(*pendingConn); ok {
-		srv.shared.Clients.Put(a.ID, a)
-	}
-	return true
+	srv.shared.Clients.Put(a.ID, a)
+	go srv.begin(a)
 }
 
-// gone is called by redcon, under its mutex, when redcon is done with a connection: it was closed before its first
-// command, or detached by handle.
-func (srv *Server) gone(rc redcon.Conn, _ error) {
-	if a, ok := rc.NetConn().(*pendingConn); ok && !a.detached {
-		srv.shared.Counters.Clients.Add(-1)
-		srv.shared.Clients.Remove(a.ID)
-	}
-}
-
-// handle is called by redcon with a client's first command. From here on the connection is the session's.
-func (srv *Server) handle(rc redcon.Conn, _ redcon.Command) {
-	a, ok := rc.NetConn().(*pendingConn)
-	if !ok {
-		panic("BUG: a connection without a guard")
-	}
-	rc.Detach()
-	a.detached = true
-	if err := srv.serve(a); err != nil {
+// begin waits for a client's first command. From then on the connection is the session's.
+func (srv *Server) begin(a *pendingConn) {
+	err := a.await()
+	if err == nil {
+		if err = srv.serve(a); err == nil {
+			return
+		}
 		if !errors.Is(err, errStopped) {
 			srv.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 		}
-		srv.shared.Counters.Clients.Add(-1)
-		srv.shared.Clients.Remove(a.ID)
-		_ = a.Conn.Close() // it may be closed already
 	}
+	_ = a.Close() // it may be closed already
+	srv.shared.Counters.Clients.Add(-1)
+	srv.shared.Clients.Remove(a.ID)
 }
 
 // serve gives a client to the engine.
