@@ -106,7 +106,8 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	hot := []HotLock{
-		{Key: "other", Waits: 1, Waited: 6 * time.Second}, {Key: "k", Waits: 2, Waited: 5950 * time.Millisecond},
+		{Key: "other", Waits: 1, Waited: 6 * time.Second},
+		{Key: "k", Waits: 2, Waited: 5950 * time.Millisecond},
 		{Key: "last", Waits: 1, Waited: 4 * time.Second},
 	}
 	if diff := cmp.Diff(hot, w.hot.Locks(10, w.Time, nil)); diff != "" {

@@ -45,9 +45,6 @@ func (l loss) hits(o op) bool {
 // alive reports whether the old primary answered for a while beside the new one.
 func (l loss) alive() bool { return l.to > l.from }
 
-// mayTake reports whether the new primary may not know of a command.
-func (l loss) mayTake(o op) bool { return l.hits(o) && !o.synced() }
-
 // turn is what a loss adds to the history of a lock.
 type turn int
 

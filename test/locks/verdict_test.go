@@ -28,12 +28,6 @@ func lasting(ms int64, o op) op {
 	return o
 }
 
-// fixed gives the lease no renewal.
-func fixed(o op) op {
-	o.Fixed = true
-	return o
-}
-
 // through is a command of an explicit owner.
 func through(proxy int, o op) op {
 	o.Proxy, o.Named = proxy, true

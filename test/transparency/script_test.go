@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func read(t *testing.T, file string) (start []string, all []*script) {
 			continue
 		case "==":
 			title, only, _ := strings.Cut(rest, " {")
-			now = &script{title: title, only: strings.TrimSuffix(only, "}"), with: first.with, steps: first.steps[:len(first.steps):len(first.steps)]}
+			now = &script{title: title, only: strings.TrimSuffix(only, "}"), with: first.with, steps: slices.Clip(first.steps)}
 			all = append(all, now)
 		case "start:":
 			start = strings.Fields(rest)

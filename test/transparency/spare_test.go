@@ -50,7 +50,7 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 			}
 		}
 		// If both connections are readable when Redis looks, Redis may read them in either order, as those of direct clients.
-		if late > 3 {
+		if late > 10 {
 			t.Errorf("%s: in %d of 20 rounds the element was in the list when it was pushed", login, late)
 		}
 	}

@@ -246,14 +246,13 @@ func valueOf(result rueidis.RedisResult) (resp.Value, error) {
 	if rueidis.IsRedisNil(err) {
 		return resp.Value{Kind: resp.Null, Null: true}, nil
 	}
-	switch err := classify(err).(type) {
-	case nil:
+	switch refusal, refused := rueidis.IsRedisErr(err); {
+	case err == nil:
 		return decode(message), nil
-	case Refusal:
-		return resp.Value{Kind: resp.SimpleError, Str: []byte(err)}, nil
-	default:
-		return resp.Value{}, err
+	case refused:
+		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusal.Error())}, nil
 	}
+	return resp.Value{}, classify(err)
 }
 
 // decode turns a message into a value. Scripts return nothing but integers, strings, and arrays of these.

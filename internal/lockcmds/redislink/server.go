@@ -79,8 +79,7 @@ func (o observed) Write(
 
 // isAnswer reports whether the outcome of a call came from Redis.
 func isAnswer(err error) bool {
-	_, refused := err.(Refusal)
-	return err == nil || refused
+	return !errors.Is(err, ErrUnsent) && !errors.Is(err, ErrInDoubt)
 }
 
 // guard makes a call, unless the server does not answer.
@@ -105,10 +104,10 @@ func (s *server) guard(ctx context.Context, call func(context.Context) error) er
 	defer s.mu.Unlock()
 	s.flying--
 	switch {
-	case isAnswer(err):
-		s.since, s.mute = time.Now(), false
 	case errors.Is(err, context.DeadlineExceeded):
 		s.mute = s.mute || !s.since.After(begin) && time.Since(begin) >= while
+	case isAnswer(err):
+		s.since, s.mute = time.Now(), false
 	}
 	return err
 }

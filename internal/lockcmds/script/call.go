@@ -83,9 +83,8 @@ func appendKeys(dst, names []string, lock, timeout string) []string {
 		case "counter":
 			key = Fence
 		case "timeout":
-			if key = timeout; key == "" {
+			if key = timeout; key == "" { // it is the last key
 				names = names[:i]
-				break
 			}
 		default:
 			text = appendKey(text, name, lock)

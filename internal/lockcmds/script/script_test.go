@@ -88,7 +88,7 @@ func TestEachNameOfAKeyOrArgumentIsKnown(t *testing.T) {
 	explained := map[string]bool{}
 	text, _ := files.ReadFile("lib/names.lua")
 	for _, line := range regexp.MustCompile(`(?m)^--   ([a-z_, ]+?)  `).FindAllStringSubmatch(string(text), -1) {
-		for _, name := range strings.Split(line[1], ", ") {
+		for name := range strings.SplitSeq(line[1], ", ") {
 			explained[name] = true
 		}
 	}

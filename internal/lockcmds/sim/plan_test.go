@@ -50,10 +50,9 @@ func (a action) String() string {
 
 // keys are the locks that one owner holds at a time, and locks are all.
 var (
-	keys  = []string{"a", "b", "f"}
-	locks = append(slices.Clone(keys), permitKey, sharedKey)
-	// those that are hashes, when one of them may be shared
-	locksOfHashes = append(slices.Clone(keys), sharedKey)
+	keys          = []string{"a", "b", "f"}
+	locks         = append(slices.Clone(keys), permitKey, sharedKey)
+	locksOfHashes = append(slices.Clone(keys), sharedKey) // when one of them may be shared
 )
 
 // extent is how much happens in a history.
