@@ -73,7 +73,8 @@ var (
 	}
 	argMaxHold = Argument{
 		Name: "milliseconds", Type: "integer", Token: "MAXHOLD", Optional: true, Value: "ms", option: optMaxHold,
-		Means: "let the lock end by then, even if its client is still connected",
+		Means: "let the lock end by then, even if its client is still connected; 0: no limit. " +
+			"Without `PX`, `EX`, the default is `lock.max-hold`",
 	}
 	argSync = Argument{
 		Name: "replicas", Type: "integer", Token: "SYNC", Optional: true, Value: "n", option: optSync,
