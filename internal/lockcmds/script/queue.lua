@@ -72,7 +72,7 @@ else
   for from = 1, #stay, 1000 do
     redis.call('RPUSH', queue, unpack(stay, from, math.min(from + 999, #stay)))
   end
-  keep_queue()
+  keep_queue(1)
 end
 if removed > 0 and head_of() ~= first then
   next_turn()
@@ -130,5 +130,5 @@ for i = 2, #ARGV do
     end
   end
 end
-keep_queue()
+keep_queue(1)
 return {n}

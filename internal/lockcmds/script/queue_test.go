@@ -267,23 +267,34 @@ func TestAQueueThatNobodyTendsGoesAfterADay(t *testing.T) {
 		for i := range 8 {
 			all = append(all, fmt.Sprint("bbbbbbbb-0000-4000-8000-000000000002:", 100+i))
 		}
+		keys := []string{b.n.Queue, b.n.Deadlines}
 		for name, tend := range map[string]func(){
-			"a waiter joins":  func() { b.fair(all[7], 30000, wait, 1) },
-			"the crowd joins": func() { b.first(ownerB, 1, 1) },
-			"waiters leave":   func() { b.leave(all[:6]...) },
-			"places are refreshed": func() {
-				b.must(b.s["refresh"], []string{b.n.Queue, b.n.Deadlines}, wait, b.n.PlaceOf(all[6]))
+			"a waiter is the first": func() {
+				b.leave(all...)
+				b.fair(all[7], 30000, wait, 1)
 			},
+			"the crowd is the first": func() {
+				b.leave(all...)
+				b.first(ownerB, 1, 1)
+			},
+			"others join": func() {
+				for b.c.PTTL(t.Context(), b.n.Queue).Val() <= time.Minute { // one in sixteen
+					b.leave(all[6])
+					b.fair(all[6], 30000, wait, 1)
+				}
+			},
+			"waiters leave":        func() { b.leave(all[:6]...) },
+			"places are refreshed": func() { b.must(b.s["refresh"], keys, wait, b.n.PlaceOf(all[6])) },
 		} {
-			b.c.Del(t.Context(), b.n.Queue, b.n.Deadlines)
+			b.c.Del(t.Context(), keys...)
 			for _, owner := range all[:7] {
 				b.fair(owner, 30000, wait, 1)
 			}
-			for _, key := range []string{b.n.Queue, b.n.Deadlines} {
+			for _, key := range keys {
 				b.c.PExpire(t.Context(), key, time.Minute)
 			}
 			tend()
-			for _, key := range []string{b.n.Queue, b.n.Deadlines} {
+			for _, key := range keys {
 				if ttl := b.c.PTTL(t.Context(), key).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
 					t.Errorf("%s: %s goes in %v", name, key, ttl)
 				}

@@ -159,9 +159,14 @@ end
 -- keep_queue: the queue goes after a day without a sign of life. A proxy that dies leaves the places of its waiters,
 -- perhaps of locks that no client asks for again. One that lives refreshes them every few minutes. Redisson's waiters
 -- ask again if their queue is gone.
-local function keep_queue()
-  redis.call('PEXPIRE', queue, '86400000')
-  redis.call('PEXPIRE', deadlines, '86400000')
+--
+-- Of the places that join, the first does this, and then one in sixteen: a queue may have waiters all the time. places:
+-- how many there are with it.
+local function keep_queue(places, now)
+  if places == 1 or now % 16 == 0 then
+    redis.call('PEXPIRE', queue, '86400000')
+    redis.call('PEXPIRE', deadlines, '86400000')
+  end
 end
 
 -- line_up: a fair waiter takes a place at the end of the queue, unless it is in the queue. rest is the rest of the
@@ -170,8 +175,7 @@ local function line_up(head, place, now, rest, wait)
   local places = mend(redis.call('LLEN', queue), redis.call('ZCARD', deadlines), now, wait)
   local score = deadline(places, now + math.max(rest, 0), wait)
   if redis.call('ZADD', deadlines, 'NX', score, place) == 1 or not head then
-    redis.call('RPUSH', queue, place)
-    keep_queue()
+    keep_queue(redis.call('RPUSH', queue, place), now)
   end
 end
 
@@ -221,8 +225,7 @@ local function crowd_joins(place, now, wait)
     redis.call('ZADD', deadlines, deadline(places, now, wait), place)
   end
   if not score then
-    redis.call('RPUSH', queue, place)
-    keep_queue()
+    keep_queue(redis.call('RPUSH', queue, place), now)
   end
   return head_of() == place and 1 or 2
 end
