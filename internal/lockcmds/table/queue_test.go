@@ -407,6 +407,20 @@ func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op 
 	return w, q, expect
 }
 
+// A plain lock of Redisson's wakes no waiter by name when it is released: it tells the base channel alone.
+func TestAHeadThatTheReaperHasSeenHearsTheBaseChannel(t *testing.T) {
+	w, q, expect := watched(t, "dead", "o1")
+	q.TimerDue(lookDue)
+	expect(AskHead)
+	q.HeadTold(true, "o1", OK) // it asks
+	for q.fair.First().state == asking {
+		w.s.Answered(q.fair.First(), Answer{TTL: time.Minute})
+	}
+	w.s.Effects()
+	w.s.Published("c")
+	w.effect(t, Attempt)
+}
+
 func TestDeadHeadsAreRemoved(t *testing.T) {
 	_, q, expect := watched(t, "dead", "other", "o1")
 	q.TimerDue(lookDue)
