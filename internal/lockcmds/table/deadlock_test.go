@@ -109,3 +109,22 @@ func TestAWaitForAHoldOfTheSameSession(t *testing.T) {
 		}
 	}
 }
+
+// A wait for the end of any permit ends when another session's does.
+func TestAWaitForPermitsThatAreAllOfTheSameSession(t *testing.T) {
+	c := chain(1)
+	s := c.sessions[0]
+	for fence := range int64(2) {
+		c.record(&Grant{
+			By: s, Key: Key{Lock: "p", Owner: s.Name, Kind: permit}, Fence: 11 + fence, Count: 1,
+			SentAt: start, TTL: time.Minute, Grace: -1,
+		})
+	}
+	w := &Waiter{By: s, Key: Key{Owner: s.Name, Kind: permit}}
+	c.Join(w, Names{Key: "p", Channel: "c", Place: "p"}, Mark{}, Answer{TTL: time.Minute})
+	for limit, want := range map[int]bool{2: true, 3: false} {
+		if w.Limit = limit; c.BlocksItself(w) != want {
+			t.Errorf("two of %d permits: %v", limit, !want)
+		}
+	}
+}
