@@ -44,11 +44,11 @@ import (
 
 // acquire is one acquire, from its first attempt on the session's own connection to its answer.
 type acquire struct {
-	table.Waiter // its state in the table; guarded by Engine.mu
+	table.Waiter // its state in the table; guarded by keeper.mu
 
 	// Immutable after start.
 	acquireTerms // Sync is never SyncAll: the number is known
-	e            *Engine
+	e            *keeper
 	s            *clientSession // that acquires
 	began        time.Time
 	// The holder when it began to wait; set before it joins its wait queue. nil: not of interest.
@@ -56,7 +56,7 @@ type acquire struct {
 	sent   callRequest // the first attempt, and one behind the end of its wait
 	buf    [24]byte    // for the reply with any fence
 
-	// Guarded by Engine.mu.
+	// Guarded by keeper.mu.
 	unsynced grant      // that replicas are to confirm; the zero value: there is none
 	timer    jobs.Timer // its own deadline
 	blocks   jobs.Timer // until it is logged that it waits for a hold of its own connection; nil: it does not
@@ -65,8 +65,8 @@ type acquire struct {
 	undone   bool       // its hold in a grant of others was released
 }
 
-// newAcquireLocked begins an acquire. Requires the session lock and Engine.mu.
-func (e *Engine) newAcquireLocked(s *contract.Caller, cmd *grammar.Command, w *acquire) {
+// newAcquireLocked begins an acquire. Requires the session lock and keeper.mu.
+func (e *keeper) newAcquireLocked(s *contract.Caller, cmd *grammar.Command, w *acquire) {
 	session, key := e.beginLocked(s, cmd)
 	w.e, w.s = e, session
 	w.Waiter = table.Waiter{
@@ -235,7 +235,7 @@ func (w *acquire) Postponed() (script.Call, time.Duration) {
 // finish ends the acquire. Requires no locks.
 func (w *acquire) finish() { w.e.step(func(*table.Table) { w.finishLocked() }) }
 
-// finishLocked is finish. The caller carries out the effects. Requires Engine.mu.
+// finishLocked is finish. The caller carries out the effects. Requires keeper.mu.
 func (w *acquire) finishLocked() {
 	if w.timer != nil {
 		w.timer.Stop()

@@ -21,7 +21,7 @@ func TestAMessageBeforeTheFirstAnswerCausesAnAttempt(t *testing.T) {
 	w.waits(1, "LOCK k OWNER me") // has the channels confirmed
 	b := w.client(2).sends("LOCK k OWNER me")
 	w.Own.Answers = []any{busy(20 * time.Second)}
-	listener{w.Engine}.Published(channel(), "0")
+	listener{&w.keeper}.Published(channel(), "0")
 	w.Work()
 	w.Own.Answers = []any{grantOfFence(8)}
 	b.answered(busy(20*time.Second), nil)
@@ -29,7 +29,7 @@ func TestAMessageBeforeTheFirstAnswerCausesAnAttempt(t *testing.T) {
 }
 
 func TestWhatCausesAnAttempt(t *testing.T) {
-	message := func(w *lockWorld) { listener{w.Engine}.Published(channel(), "0"); w.Work() }
+	message := func(w *lockWorld) { listener{&w.keeper}.Published(channel(), "0"); w.Work() }
 	for name, c := range map[string]struct {
 		cause   func(w *lockWorld)
 		answers []any
@@ -110,7 +110,7 @@ func TestAnAcquireThatIsRefusedBehindItsWaitKeepsNoPlace(t *testing.T) {
 func TestAWaiterWithoutAnAnswerIsRolledBack(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k WAIT 5000")
-	listener{w.Engine}.Published(channel(), "0")
+	listener{&w.keeper}.Published(channel(), "0")
 	w.Pass(4 * time.Second) // no attempt is answered
 	w.Own.Answers = nil
 	w.Pass(1500 * time.Millisecond)
@@ -125,7 +125,7 @@ func TestAWaiterWithoutAnAnswerIsRolledBack(t *testing.T) {
 func TestAGrantToAWaiterThatHasGoneIsRolledBack(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
-	listener{w.Engine}.Published(channel(), "0") // the attempt is a job that has not run yet
+	listener{&w.keeper}.Published(channel(), "0") // the attempt is a job that has not run yet
 	a.Ended = true
 	w.Ended(1)
 	w.Own.Answers = []any{grantOfFence(8), locktest.Numbers(1)}

@@ -51,7 +51,7 @@ const longWait = time.Second
 
 // watchBehindLocked has the wait refused when a command stands behind it that its connection is not to be without: it
 // waits for a hold that this connection has taken, whose release may stand there, or wait for that command. It is not
-// refused at once, because the release may come on another connection. Requires the session lock and Engine.mu.
+// refused at once, because the release may come on another connection. Requires the session lock and keeper.mu.
 func (w *acquire) watchBehindLocked() {
 	e := w.e
 	w.s.Conn.OnBehind(w.Lock, func() {

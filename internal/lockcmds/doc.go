@@ -7,8 +7,9 @@
 //	watchdog, messages, hang-ups ─────┼───────────────────────────────────────────┴─► step ──► table.Table ──► effects
 //	                                  └─ LOCKINFO, LOCKLIST, FORCEUNLOCK                    leases, jobs, timers, replies
 //
-// The table decides (package table). The engine has the only mutex of its locks, under which step tells the table of an
-// event and carries out the effects (effects.go). Each command is one script on the session's own lane or pin
+// The table decides (package table). The keeper of an engine (keeper.go) has the only mutex of its locks, under which
+// step tells the table of an event and carries out the effects (effects.go). It does what is to be done whatever clients
+// send: renewals, losses, places in Redis, rollbacks. It knows no commands but those that are on their way. Each command is one script on the session's own lane or pin
 // (request.go). An UNLOCK with waiters here is one script that releases and grants to the next: offer has its part for
 // the waiters. A loss ends the hold, and then wakes the waiters of the lock.
 //
@@ -20,7 +21,7 @@
 // Goroutines: Run's link (subscriptions) and watchdog (scheduler). All other work is done by timers and by jobs on the
 // pool, each at most one round trip long.
 //
-// Engine.mu guards the table and all sessions, holds and waiters. The watchdog, the losses of a session, jobs and
+// keeper.mu guards the table and all sessions, holds and waiters. The watchdog, the losses of a session, jobs and
 // subscriptions are used under it. No session method and no call to Redis runs under it. The functions of
 // Options.Events and the observers may be called under it, so they do not block. Granted, Attempt and Renewed are
 // called without it.

@@ -19,20 +19,20 @@ import (
 //	            └──────────────────────────── the event that follows ────────────────────┘
 
 // step tells the table of an event, and carries out the effects. Requires no locks.
-func (e *Engine) step(event func(t *table.Table)) {
+func (e *keeper) step(event func(t *table.Table)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stepLocked(event)
 }
 
-// stepLocked is step. Requires Engine.mu.
-func (e *Engine) stepLocked(event func(t *table.Table)) {
+// stepLocked is step. Requires keeper.mu.
+func (e *keeper) stepLocked(event func(t *table.Table)) {
 	event(e.table)
 	e.settleLocked()
 }
 
-// settleLocked carries out the effects of the table, and those that follow from them. Requires Engine.mu.
-func (e *Engine) settleLocked() {
+// settleLocked carries out the effects of the table, and those that follow from them. Requires keeper.mu.
+func (e *keeper) settleLocked() {
 	for all := e.table.Effects(); len(all) > 0; all = e.table.Effects() {
 		for i := range all {
 			if f := &all[i]; f.Op <= table.Tell {
@@ -50,8 +50,8 @@ func (e *Engine) settleLocked() {
 	}
 }
 
-// carryOutHold carries out one effect about a lease or a hold. Requires Engine.mu.
-func (e *Engine) carryOutHold(f *table.Effect) {
+// carryOutHold carries out one effect about a lease or a hold. Requires keeper.mu.
+func (e *keeper) carryOutHold(f *table.Effect) {
 	h := f.Hold
 	switch f.Op {
 	case table.Track:
@@ -85,8 +85,8 @@ func (e *Engine) carryOutHold(f *table.Effect) {
 	}
 }
 
-// carryOutWait carries out one effect about waiters, or has a job do it. Requires Engine.mu.
-func (e *Engine) carryOutWait(f *table.Effect) {
+// carryOutWait carries out one effect about waiters, or has a job do it. Requires keeper.mu.
+func (e *keeper) carryOutWait(f *table.Effect) {
 	q, key, channel := f.Queue, f.Key, f.Channel
 	switch f.Op {
 	case table.Attempt:
@@ -131,7 +131,7 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 // timers are those of one wait queue.
 type timers [table.TimersCount]jobs.Timer
 
-func (e *Engine) setTimer(q *table.Queue, f *table.Effect) {
+func (e *keeper) setTimer(q *table.Queue, f *table.Effect) {
 	all, ok := q.Tag.(*timers)
 	if !ok {
 		all = &timers{}
@@ -163,7 +163,7 @@ func stopTimers(q *table.Queue) {
 //
 // A message is only a reason to look, because every client with the right may publish.
 type listener struct {
-	e *Engine
+	e *keeper
 }
 
 // Confirmed implements redislink.Listener.

@@ -8,9 +8,9 @@ import (
 )
 
 // Work on thousands of holds at once, as at the end of a session with very many locks, is done in slices. Between two
-// slices other goroutines get Engine.mu and the processor.
+// slices other goroutines get keeper.mu and the processor.
 
-// endingSlice is the number of holds that end while Engine.mu is held once: about a tenth of a millisecond.
+// endingSlice is the number of holds that end while keeper.mu is held once: about a tenth of a millisecond.
 const endingSlice = 128
 
 // Ended is called once when the client connection has ended: its acquire leaves its wait queue, its leases are no
@@ -59,7 +59,7 @@ func (e *Engine) ended(session uint64, forsaken bool) (held int) {
 
 // endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog
 // does the rest, because the leases are renewed until then. Requires the session lock.
-func (e *Engine) endHolds(c *clientSession, holds []*table.Hold) {
+func (e *keeper) endHolds(c *clientSession, holds []*table.Hold) {
 	holds = e.endSlice(c, holds)
 	if len(holds) == 0 {
 		return
@@ -74,7 +74,7 @@ func (e *Engine) endHolds(c *clientSession, holds []*table.Hold) {
 
 // endSlice takes the session out of the first of the holds, ends each of them that no other session has, and returns
 // the others.
-func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.Hold) {
+func (e *keeper) endSlice(c *clientSession, holds []*table.Hold) (left []*table.Hold) {
 	n := min(len(holds), endingSlice)
 	some := holds[:n]
 	rollbacks := make([]rollback, 0, len(some))
@@ -93,8 +93,8 @@ func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.
 }
 
 // restLocked takes an ended session out of a hold, and returns the rollback that its GRACE asks for. false: none.
-// Requires Engine.mu.
-func (e *Engine) restLocked(c *clientSession, h *table.Hold) (r rollback, ok bool) {
+// Requires keeper.mu.
+func (e *keeper) restLocked(c *clientSession, h *table.Hold) (r rollback, ok bool) {
 	o, ok := e.table.EndPart(h, &c.Session)
 	if !ok || c.forsaken {
 		return r, false

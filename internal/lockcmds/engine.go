@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
@@ -20,29 +18,8 @@ import (
 
 // Engine runs the lock commands of all sessions of one identity.
 type Engine struct {
-	opts     Options // immutable after New
-	jobs     jobs.Runner
-	losses   *announcer
-	calls    *calls
-	failstop FailStop
-	entries  *logging.Repeats // of the log, that clients or an outage may repeat
-	client   scriptRunner
-	watchdog *watchdog.Watchdog
-	confirm  *confirmer
-	defaults func() *Defaults // the present ones, which do not change
-	crowd    string           // the name of the place that plain waiters share in a queue in Redis
-	held     atomic.Int64     // len(table.Holds())
+	keeper
 
-	mu       sync.Mutex // guards the fields below, and all sessions, holds and waiters
-	table    *table.Table
-	sessions map[uint64]*clientSession
-	looks    map[string]struct{} // the locks for which lookLaterLocked has a timer
-	draining bool                // no client may begin to wait
-	hearing  jobs.Timer          // losses wait until the messages are in that may explain them; nil: none does
-	waiting  int64               // table.Waiters(), as Options.Waiting counts it
-
-	life    context.Context // of the engine's own work; ended by Close or with Run's context
-	end     context.CancelFunc
 	started atomic.Bool
 	done    chan struct{} // closed when Run has returned
 }
@@ -59,13 +36,11 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{
+	e := &Engine{done: make(chan struct{}), keeper: keeper{
 		opts:     opts,
 		client:   scriptRunner{Topology: opts.Redis},
 		failstop: FailStop{Log: opts.Logger},
 		entries:  logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod),
-		done:     make(chan struct{}),
-
 		defaults: opts.present(),
 		crowd:    script.CrowdOf(opts.UUID, uint32(opts.Clock.Random(1<<32))),
 		table: table.New(table.Config{
@@ -73,7 +48,7 @@ func New(o Options) (*Engine, error) {
 		}),
 		sessions: make(map[uint64]*clientSession),
 		looks:    make(map[string]struct{}),
-	}
+	}}
 	e.jobs = opts.Jobs.NewRunner(e.failstop.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.calls = &calls{
@@ -90,7 +65,7 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("lockcmds: %w", err)
 	}
 	e.confirm = newConfirmer(e.life, e.jobs, opts.Clock)
-	e.client.Listen(listener{e})
+	e.client.Listen(listener{&e.keeper})
 	return e, nil
 }
 
@@ -176,22 +151,5 @@ func (e *Engine) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close the lock engine: %w", context.Cause(ctx))
-	}
-}
-
-// noteDamage tells operators of a foreign value that the script of an acquire or a release has found in a key beside
-// the lock.
-func (e *Engine) noteDamage(key string, found script.Damage) {
-	switch found {
-	case script.NoDamage:
-	case script.CounterReplaced:
-		if f := e.opts.Events.Repaired; f != nil {
-			f()
-		}
-		e.entries.Write(zap.WarnLevel, "the fence counter held no possible fence and was set to Redis's time", "",
-			zap.String("counter", script.FenceOf(key, e.client.Servers().Slots)), logging.Text("key", key))
-	case script.NoQueue:
-		e.entries.Write(zap.WarnLevel, "the key of the fair queue has another type and counts as an empty queue", "",
-			logging.Text("queue", script.Queue(key)), logging.Text("key", key))
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // startExtend executes EXTENDLOCK. The watchdog goes on with the new length. Requires the session lock.
 func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
-	x := &extension{e: e, named: cmd.Fence}
+	x := &extension{e: &e.keeper, named: cmd.Fence}
 	var refusal []byte
 	unknown, atOnce := false, false
 	e.step(func(t *table.Table) {
@@ -65,7 +65,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 
 // extension is one EXTENDLOCK in progress.
 type extension struct {
-	e       *Engine
+	e       *keeper
 	session *clientSession
 	key     table.Key
 	h       *table.Hold // nil: no session of this proxy holds the lock for that owner
@@ -123,7 +123,7 @@ func (x *extension) Answered(o callOutcome) []byte {
 }
 
 // settleLocked leaves the owner's only session the lease of which its client was told, though the extension may have
-// made it longer. Requires Engine.mu.
+// made it longer. Requires keeper.mu.
 func (x *extension) settleLocked() {
 	h := x.h
 	if h == nil || !x.session.Owns(x.key.Owner) || !x.e.table.Knows(h) {

@@ -81,7 +81,7 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 	mistake := func() { panic("mistake") }
 	// An engine without most of what it needs.
 	halved := func() *Engine {
-		return &Engine{failstop: p.e.failstop, sessions: map[uint64]*clientSession{1: {asks: &acquire{}}}}
+		return &Engine{keeper: keeper{failstop: p.e.failstop, sessions: map[uint64]*clientSession{1: {asks: &acquire{}}}}}
 	}
 	for where, provoke := range map[string]func(){
 		"a job":       func() { p.e.jobs.Submit(jobs.Urgent, mistake) },

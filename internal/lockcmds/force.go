@@ -50,7 +50,7 @@ func (e *Engine) audit(what, key string, ended script.Forced, by ...zap.Field) {
 }
 
 // forced says that this engine has ended a grant by force, or by its handle. Requires no locks of this package.
-func (e *Engine) forced(key string, ended script.Forced) {
+func (e *keeper) forced(key string, ended script.Forced) {
 	e.Forced(key, ended)
 	if ended.Fence > 0 {
 		e.tellAgain(key, ended)
@@ -63,7 +63,7 @@ func (e *Engine) forced(key string, ended script.Forced) {
 // Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Its end by its handle
 // is no loss. A holder here whose grant is still on its way learns it from its next renewal. Requires no locks of this
 // package.
-func (e *Engine) Forced(key string, ended script.Forced) {
+func (e *keeper) Forced(key string, ended script.Forced) {
 	defer e.failstop.Guard()
 	e.step(func(t *table.Table) {
 		h := t.HoldByFence(key, ended.Fence)
@@ -84,7 +84,7 @@ func (e *Engine) Forced(key string, ended script.Forced) {
 
 // tellAgain tells the proxies of a grant that was ended by force once more: the holder's may not have listened yet, or
 // not at that moment. Only one that has the hold still takes notice.
-func (e *Engine) tellAgain(lock string, ended script.Forced) {
+func (e *keeper) tellAgain(lock string, ended script.Forced) {
 	e.calls.After(tellAgainAfter, jobs.Urgent, func() {
 		m := redislink.Message{Channel: script.ForcedChannel, Text: ended.Message(lock)}
 		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{m}); err != nil {
@@ -98,7 +98,7 @@ const tellAgainAfter = time.Second
 
 // look asks Redis whether the grant of a message goes on, if it is held here. If it is over, that is a loss, unless the
 // message proves that it was released by its handle. Requires no locks.
-func (e *Engine) look(m script.ForcedMessage) {
+func (e *keeper) look(m script.ForcedMessage) {
 	defer e.failstop.Guard()
 	var h *table.Hold
 	e.step(func(t *table.Table) {
@@ -126,7 +126,7 @@ func (e *Engine) look(m script.ForcedMessage) {
 // hear has the losses that are due told when all messages are in that Redis has published by now. A message may be late
 // because the proxy has little of a processor. But Redis confirms a subscription behind the messages that it has sent
 // on the same connection, so the channel is subscribed once more.
-func (e *Engine) hear() {
+func (e *keeper) hear() {
 	e.mu.Lock()
 	e.hearing = e.opts.Clock.AfterFunc(hearLimit, e.heard)
 	e.mu.Unlock()
@@ -134,7 +134,7 @@ func (e *Engine) hear() {
 }
 
 // heard follows when the subscription is confirmed or refused, and after hearLimit: its connection may be broken.
-func (e *Engine) heard() {
+func (e *keeper) heard() {
 	e.step(func(t *table.Table) {
 		if e.hearing != nil {
 			e.hearing.Stop()

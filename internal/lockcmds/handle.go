@@ -81,8 +81,8 @@ const (
 	meansUnknown                // a grant that no session here has, by its fence
 )
 
-// meantLocked says what a release or an extension is about. own is what keyLocked says. Requires Engine.mu.
-func (e *Engine) meantLocked(s *clientSession, own table.Key, cmd *grammar.Command) meaning {
+// meantLocked says what a release or an extension is about. own is what keyLocked says. Requires keeper.mu.
+func (e *keeper) meantLocked(s *clientSession, own table.Key, cmd *grammar.Command) meaning {
 	switch {
 	case cmd.Owner != "":
 		return meansOwn

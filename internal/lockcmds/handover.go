@@ -12,15 +12,15 @@ import (
 // offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if
 // the script finds that it is its turn. The zero value has no waiters.
 type offer struct {
-	e     *Engine
+	e     *keeper
 	plain *acquire // the first of the plain waiters; nil: none is here, or it may not have the lock
 	fair  *acquire // the same of the fair ones
 }
 
 // offerLocked takes the waiters to which that holder may hand the lock over. last is the streak of the
 // holder's own grant. If the offer is not empty, answeredLocked is called once.
-// Requires Engine.mu.
-func (e *Engine) offerLocked(from table.Key, last table.Streak) offer {
+// Requires keeper.mu.
+func (e *keeper) offerLocked(from table.Key, last table.Streak) offer {
 	o := offer{e: e}
 	if e.table.Queue(from.Lock) == nil {
 		return o
@@ -55,7 +55,7 @@ func (o *offer) With(r script.Release) script.HandOver {
 }
 
 // answeredLocked settles the waiters with the outcome of the release, which was sent at that moment. It returns the
-// waiter that has got the lock, for deliver; nil: none has. The caller carries out the effects. Requires Engine.mu.
+// waiter that has got the lock, for deliver; nil: none has. The caller carries out the effects. Requires keeper.mu.
 func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (to *acquire, g grant) {
 	if o.Empty() {
 		return nil, g

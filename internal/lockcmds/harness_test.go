@@ -16,7 +16,7 @@ func (w *lockWorld) confirm() {
 	all := w.Wanted
 	w.Wanted = nil
 	for _, channel := range all {
-		listener{w.Engine}.Confirmed(channel)
+		listener{&w.keeper}.Confirmed(channel)
 	}
 	w.Work()
 }

@@ -30,17 +30,17 @@ import (
 
 // clientSession is the record of one session.
 type clientSession struct {
-	table.Session // Name is "<UUID>:<token>"; Name, Each, Losses and Memory are immutable, Engine.mu guards the rest
+	table.Session // Name is "<UUID>:<token>"; Name, Each, Losses and Memory are immutable, keeper.mu guards the rest
 
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
 
-	// Facts of the session's latest lock command, written with the session lock and Engine.mu held. A reader holds one of
+	// Facts of the session's latest lock command, written with the session lock and keeper.mu held. A reader holds one of
 	// them. The command itself needs none until its reply.
 	Client reentrant
 	Proto  int
 
-	// Guarded by Engine.mu.
+	// Guarded by keeper.mu.
 	ended    bool     // its client has gone, or gets no more
 	forsaken bool     // it was the proxy that closed the connection: GRACE does not apply
 	asks     *acquire // its acquire in progress; nil: there is none
@@ -51,7 +51,7 @@ const redissonLease = 30 * time.Second
 
 // entry is the hold as the watchdog knows it. Redisson's clients set the TTL of a lock that they share with others to
 // their own lease, so a longer one is kept: it is set again before theirs can end.
-func (e *Engine) entry(h *table.Hold) watchdog.Entry {
+func (e *keeper) entry(h *table.Hold) watchdog.Entry {
 	entry := watchdog.Entry{
 		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: e.client.Node(h.Lock), Kind: h.Kind},
 	}
@@ -61,8 +61,8 @@ func (e *Engine) entry(h *table.Hold) watchdog.Entry {
 	return entry
 }
 
-// nextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires Engine.mu.
-func (e *Engine) nextLease(h *table.Hold) time.Duration {
+// nextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires keeper.mu.
+func (e *keeper) nextLease(h *table.Hold) time.Duration {
 	if h.Until.IsZero() {
 		return h.TTL
 	}
@@ -70,7 +70,7 @@ func (e *Engine) nextLease(h *table.Hold) time.Duration {
 }
 
 // rollback is the rollback of a session's part in a hold, by the fence of the hold.
-func (e *Engine) rollback(h *table.Hold, o table.Part) rollback {
+func (e *keeper) rollback(h *table.Hold, o table.Part) rollback {
 	r := rollback{Kind: kindOf(h.Key)}
 	r.Key, r.Part = h.Lock, o.Session.PartIn(h.Key)
 	r.Part.Fence, r.Part.Name = h.Fence, o.Acquire
@@ -82,8 +82,8 @@ func (e *Engine) rollback(h *table.Hold, o table.Part) rollback {
 const mostOfName = 128
 
 // beginLocked returns the record of a session, which is known from now on, and the name of the hold that a command of
-// it is about. Requires Engine.mu.
-func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientSession, table.Key) {
+// it is about. Requires keeper.mu.
+func (e *keeper) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientSession, table.Key) {
 	c := e.sessions[s.ID]
 	if c == nil {
 		c = &clientSession{ID: s.ID, Conn: s.Session}
@@ -102,17 +102,17 @@ func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientS
 }
 
 // hasEnded reports whether the client of a session has gone. Requires no locks.
-func (e *Engine) hasEnded(s *clientSession) bool {
+func (e *keeper) hasEnded(s *clientSession) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.ended
 }
 
 // nextName returns the number in the name of an acquire, which no other one has had.
-func (e *Engine) nextName() int64 { return e.opts.Names.Add(1) }
+func (e *keeper) nextName() int64 { return e.opts.Names.Add(1) }
 
-// endedLocked tells metrics and the log of the end of a hold. Requires Engine.mu.
-func (e *Engine) endedLocked(h *table.Hold, end table.End) {
+// endedLocked tells metrics and the log of the end of a hold. Requires keeper.mu.
+func (e *keeper) endedLocked(h *table.Hold, end table.End) {
 	held := e.opts.Clock.Now().Sub(h.Since)
 	by := ByRelease
 	switch {
@@ -130,8 +130,8 @@ func (e *Engine) endedLocked(h *table.Hold, end table.End) {
 }
 
 // holderLocked is the owner that holds a lock by a client of this engine, with its client. The zero value: none is
-// known. Requires Engine.mu.
-func (e *Engine) holderLocked(lock string) party {
+// known. Requires keeper.mu.
+func (e *keeper) holderLocked(lock string) party {
 	h := e.table.Latest(lock)
 	if h == nil {
 		return party{}

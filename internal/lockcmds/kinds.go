@@ -113,8 +113,8 @@ func placed(a asking, w *table.Waiter) script.Attempt {
 // keyLocked names the hold that a command of a session is about: the owner is one of the session's own if the command
 // names none, a new one for a first acquire. A release or an extension is about the grant with its fence, the owner's
 // hold, exclusive or shared, or else a permit, if that is all that is known here. A hold that was lost counts until a
-// reply has said so: else the release of another hold would be the answer. Requires Engine.mu.
-func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
+// reply has said so: else the release of another hold would be the answer. Requires keeper.mu.
+func (e *keeper) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	k := table.Key{Lock: cmd.Key, Owner: cmd.Owner, Kind: exclusive{}}
 	ends := cmd.Verb == grammar.Unlock || cmd.Verb == grammar.ExtendLock
 	if cmd.Owner == "" {

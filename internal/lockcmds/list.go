@@ -95,7 +95,7 @@ const listSlice = 256
 
 // inSlices yields what see makes of the values of a list of the table, in no order. It looks at a slice of them at a
 // time, backwards: the last value, which takes the place of one that is removed, has been seen already. So a value that
-// is there all the time is seen, perhaps twice. The caller holds no locks. see requires Engine.mu.
+// is there all the time is seen, perhaps twice. The caller holds no locks. see requires keeper.mu.
 func inSlices[T, V any](e *Engine, list func(*table.Table) []T, see func(T) (V, bool)) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		var slice []V

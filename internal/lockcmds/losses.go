@@ -34,7 +34,7 @@ func LossReasons() []string {
 
 // onLost is the watchdog's verdict about a lease: its hold ends, and then waiters ask. It is called at most once per
 // lease. Requires no locks.
-func (e *Engine) onLost(of any, reason watchdog.Reason) {
+func (e *keeper) onLost(of any, reason watchdog.Reason) {
 	defer e.failstop.Guard()
 	var rest []rollback
 	e.step(func(t *table.Table) {
@@ -56,8 +56,8 @@ func (e *Engine) onLost(of any, reason watchdog.Reason) {
 }
 
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may
-// have a part of the hold. Requires Engine.mu.
-func (e *Engine) staleLocked(h *table.Hold) []rollback {
+// have a part of the hold. Requires keeper.mu.
+func (e *keeper) staleLocked(h *table.Hold) []rollback {
 	all := make([]rollback, 0, len(h.Parts()))
 	for _, o := range h.Parts() {
 		r := e.rollback(h, o)

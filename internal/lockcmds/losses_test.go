@@ -231,7 +231,7 @@ func TestDamageIsCountedAlwaysAndLoggedForAWhile(t *testing.T) {
 func TestALossWaitsForTheMessagesThatMayExplainIt(t *testing.T) {
 	released := func(w *lockWorld, h *table.Hold) {
 		m := script.Forced{Owner: h.Owner, Fence: h.Fence, Handle: true}
-		listener{w.Engine}.Published(script.ForcedChannel, m.Message(lock))
+		listener{&w.keeper}.Published(script.ForcedChannel, m.Message(lock))
 	}
 	for name, c := range map[string]struct {
 		then func(w *lockWorld, h *table.Hold)
@@ -240,7 +240,7 @@ func TestALossWaitsForTheMessagesThatMayExplainIt(t *testing.T) {
 		"the message comes before all messages are in": {func(w *lockWorld, h *table.Hold) { released(w, h); w.confirm() }, 0},
 		"all messages are in":                          {func(w *lockWorld, _ *table.Hold) { w.confirm() }, 1},
 		"Redis refuses the channel": {func(w *lockWorld, _ *table.Hold) {
-			listener{w.Engine}.Refused(script.ForcedChannel, "NOPERM no")
+			listener{&w.keeper}.Refused(script.ForcedChannel, "NOPERM no")
 		}, 1},
 		"the connection is broken": {func(w *lockWorld, _ *table.Hold) { w.Pass(hearLimit) }, 1},
 	} {

@@ -23,7 +23,7 @@ func failureOf(err error) table.Trouble {
 }
 
 // removePlaces takes places out of the queue in Redis.
-func (e *Engine) removePlaces(key string) {
+func (e *keeper) removePlaces(key string) {
 	e.calls.Retry(cleanup{
 		What: "leave the fair queue", Key: key, Limit: e.opts.fairWait,
 		Task: func(ctx context.Context) error {
@@ -43,8 +43,8 @@ func (e *Engine) removePlaces(key string) {
 const lookDelay = 300 * time.Millisecond
 
 // lookLaterLocked looks after a lock that was released while others waited: the one for which it is kept may not come.
-// Requires Engine.mu.
-func (e *Engine) lookLaterLocked(key string) {
+// Requires keeper.mu.
+func (e *keeper) lookLaterLocked(key string) {
 	if _, pending := e.looks[key]; pending {
 		return
 	}
@@ -53,7 +53,7 @@ func (e *Engine) lookLaterLocked(key string) {
 }
 
 // lookAfter tells others in the queue of a free lock. While it is kept for a waiter, by a later release, it looks again.
-func (e *Engine) lookAfter(key string) {
+func (e *keeper) lookAfter(key string) {
 	kept, err := runFor(e.life, e.client, script.Look{Key: key}.Call(), script.DecodeDone)
 	e.step(func(*table.Table) {
 		delete(e.looks, key)
@@ -67,7 +67,7 @@ func (e *Engine) lookAfter(key string) {
 const refreshBatch = 1000
 
 // refresh puts off the deadlines of places in Redis.
-func (e *Engine) refresh(q *table.Queue, places []string) {
+func (e *keeper) refresh(q *table.Queue, places []string) {
 	lost := false
 	for batch := range slices.Chunk(places, refreshBatch) {
 		call := script.Refresh{Key: q.Names().Key, Wait: e.opts.fairWait, Places: batch}.Call()
@@ -81,20 +81,20 @@ func (e *Engine) refresh(q *table.Queue, places []string) {
 }
 
 // listPlaces asks Redis for the places in the queue of a lock.
-func (e *Engine) listPlaces(q *table.Queue) {
+func (e *keeper) listPlaces(q *table.Queue) {
 	name := script.Queue(q.Names().Key)
 	places, err := e.client.Node(name).List(e.life, name, table.SeenLimit)
 	e.step(func(*table.Table) { q.PlacesListed(places, failureOf(err)) })
 }
 
 // askHead asks Redis whose place is the first.
-func (e *Engine) askHead(q *table.Queue, look bool) {
+func (e *keeper) askHead(q *table.Queue, look bool) {
 	place, err := runFor(e.life, e.client, script.Head{Key: q.Names().Key}.Call(), script.DecodeHead)
 	e.step(func(*table.Table) { q.HeadTold(look, place, failureOf(err)) })
 }
 
 // removeHead removes the first place if its waiter is stale.
-func (e *Engine) removeHead(q *table.Queue, place string, force bool) {
+func (e *keeper) removeHead(q *table.Queue, place string, force bool) {
 	key := q.Names().Key
 	call := script.RemoveHead{Key: key, Place: place, Force: force}.Call()
 	a, err := runFor(e.life, e.client, call, script.DecodeHeadRemoved)

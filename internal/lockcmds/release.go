@@ -15,7 +15,7 @@ import (
 type release struct {
 	table.Release
 
-	e       *Engine
+	e       *keeper
 	session *clientSession // that holds the lock; of a whole grant it need not be the one that releases
 	whole   bool           // it ends the grant with all its holds
 	next    offer          // of the waiters here, one of which may get the lock in the same step
@@ -24,7 +24,7 @@ type release struct {
 
 // startRelease executes UNLOCK. Requires the session lock.
 func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
-	r := &release{e: e}
+	r := &release{e: &e.keeper}
 	var refusal []byte
 	grant := false // the whole grant, of which no session here is the only holder
 	e.step(func(t *table.Table) {
@@ -158,7 +158,7 @@ func (r *release) Answered(o callOutcome) []byte {
 
 // settleLocked does what the release may have left undone, as far as that can be done twice: it ends the grant of the
 // owner's only session, or leaves it the lease of which its client was told, or ends a permit. Behind that the waiters
-// ask that were offered the lock: the hand-over cannot happen any more. Requires Engine.mu.
+// ask that were offered the lock: the hand-over cannot happen any more. Requires keeper.mu.
 func (r *release) settleLocked() {
 	if r.named() && r.Key.Kind.Reenters() || r.Fence == 0 {
 		if !r.next.Empty() {

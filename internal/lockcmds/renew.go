@@ -13,7 +13,7 @@ import (
 
 // renew is the watchdog's round trip: one script for the whole batch of one kind of lock at one redislink.Node. The first
 // renewal of a hold whose client has given no note says who has it.
-func (e *Engine) renew(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
+func (e *keeper) renew(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
 	verdicts, renewals := make([]watchdog.Verdict, len(batch)), make([]script.Renewal, len(batch))
 	host := e.defaults().NoteHost
 	e.mu.Lock()

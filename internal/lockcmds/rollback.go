@@ -108,7 +108,7 @@ func (w *acquire) rollBack(fence, count int64, tried func(ok bool)) {
 }
 
 // lower has Redis count the holds again that a living session has, and set their lease. Requires no locks.
-func (e *Engine) lower(h *table.Hold, back script.Release, limit time.Duration, tried func(ok bool)) {
+func (e *keeper) lower(h *table.Hold, back script.Release, limit time.Duration, tried func(ok bool)) {
 	e.calls.Retry(cleanup{
 		What: "roll a hold back", Key: back.Key, Limit: limit,
 		Task: func(ctx context.Context) error {
@@ -163,4 +163,4 @@ func (w *acquire) rollBackNamed(fence, count int64, tried func(ok bool)) {
 }
 
 // gone ends a hold that Redis does not have any more. Requires no locks.
-func (e *Engine) gone(h *table.Hold) { e.step(func(t *table.Table) { t.Gone(h) }) }
+func (e *keeper) gone(h *table.Hold) { e.step(func(t *table.Table) { t.Gone(h) }) }

@@ -65,13 +65,13 @@ func appendNote(fields []zap.Field, name, note string) []zap.Field {
 }
 
 // slow reports whether a wait or a hold of that length is to be logged.
-func (e *Engine) slow(took time.Duration) bool {
+func (e *keeper) slow(took time.Duration) bool {
 	limit := e.defaults().Slow
 	return limit > 0 && took > limit
 }
 
 // logWait logs a wait that has ended, if it was slow.
-func (e *Engine) logWait(by party, key string, took time.Duration, end waitEnd, behind party) {
+func (e *keeper) logWait(by party, key string, took time.Duration, end waitEnd, behind party) {
 	if e.slow(took) {
 		fields := append(by.fields(key, took, string(end)),
 			logging.Text("behind", behind.owner), zap.String("behind_client", behind.client.Addr),
@@ -81,7 +81,7 @@ func (e *Engine) logWait(by party, key string, took time.Duration, end waitEnd, 
 }
 
 // logHold logs a hold that has ended, if it was slow.
-func (e *Engine) logHold(by party, key string, took time.Duration, end HoldEnd) {
+func (e *keeper) logHold(by party, key string, took time.Duration, end HoldEnd) {
 	if e.slow(took) {
 		e.entries.Write(zap.WarnLevel, "slow hold", "", by.fields(key, took, end.String())...)
 	}

@@ -50,8 +50,8 @@ var (
 	errUnblocked = script.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
 )
 
-// countLocked is the number of waiters of a lock, and the number of the fair ones. Requires Engine.mu.
-func (e *Engine) countLocked(lock string) (all, fair int) {
+// countLocked is the number of waiters of a lock, and the number of the fair ones. Requires keeper.mu.
+func (e *keeper) countLocked(lock string) (all, fair int) {
 	if q := e.table.Queue(lock); q != nil {
 		return q.Len()
 	}
@@ -59,8 +59,8 @@ func (e *Engine) countLocked(lock string) (all, fair int) {
 }
 
 // fullLocked says why no further client may wait for this lock now, and names the setting that is the reason; empty:
-// one may. Requires Engine.mu.
-func (e *Engine) fullLocked(lock string) (why, limit string) {
+// one may. Requires keeper.mu.
+func (e *keeper) fullLocked(lock string) (why, limit string) {
 	if e.draining {
 		return errDraining.Error(), ""
 	}
@@ -69,8 +69,8 @@ func (e *Engine) fullLocked(lock string) (why, limit string) {
 	return d.Full(e.opts.Waiting.Load(), all)
 }
 
-// namesOfLocked returns the names that waiting for a lock needs. Requires Engine.mu.
-func (e *Engine) namesOfLocked(lock string) table.Names {
+// namesOfLocked returns the names that waiting for a lock needs. Requires keeper.mu.
+func (e *keeper) namesOfLocked(lock string) table.Names {
 	if q := e.table.Queue(lock); q != nil {
 		return q.Names()
 	}

@@ -53,7 +53,7 @@ func (w *acquire) await(a script.Acquired) []byte {
 }
 
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
-// Requires Engine.mu.
+// Requires keeper.mu.
 func (w *acquire) leftLocked(f *table.Effect) {
 	for _, timer := range []jobs.Timer{w.timer, w.blocks} {
 		if timer != nil {
@@ -124,7 +124,7 @@ func (w *acquire) refused(limit string) {
 }
 
 // replicas is how many replicas there are for a lock; 0: it is not known.
-func (e *Engine) replicas(lock string) int {
+func (e *keeper) replicas(lock string) int {
 	if e.opts.Replicas == nil {
 		return 0
 	}
@@ -132,7 +132,7 @@ func (e *Engine) replicas(lock string) int {
 }
 
 // noteHolderLocked notes the holder behind which the acquire begins to wait, unless it has waited before. Requires
-// Engine.mu.
+// keeper.mu.
 func (w *acquire) noteHolderLocked() {
 	if w.behind != nil || w.e.defaults().Slow == 0 {
 		return

@@ -70,7 +70,7 @@ func TestARefusedSubscriptionIsTheReply(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.client(1).sends("LOCK k")
 	a.answered(busy(time.Second), nil)
-	listener{w.Engine}.Refused(w.Wanted[0], "NOPERM no channel")
+	listener{&w.keeper}.Refused(w.Wanted[0], "NOPERM no channel")
 	w.Work()
 	a.got("-NOPERM no channel")
 }
