@@ -56,8 +56,8 @@ deps: modules ## install what the tests need and is missing (redis-server, a C c
 TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # The packages whose tests take longest start first. At the end, no core waits for them.
-LONGEST = ./cmd/lockproxy ./test/cluster ./test/failover ./internal/lockcmds ./test/locks ./internal/lockcmds/script \
-	./test/memory ./test/clients ./test/transparency
+LONGEST = ./cmd/lockproxy ./test/cluster ./test/blackbox ./test/failover ./internal/lockcmds ./test/locks \
+	./internal/lockcmds/script
 
 GO_TEST = $(RACE) LOCKPROXY_REQUIRE_REDIS=1 ./scripts/tell-failures.sh \
 	$(GO) test -race -vet=off -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT)
@@ -113,7 +113,7 @@ bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selec
 .PHONY: differential
 differential: deps ## random commands, direct and through the proxy, for DIFFTIME: the replies must be the same bytes
 	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -vet=off -run '^TestDifferential$$' -count=1 -timeout 0 \
-		./test/transparency/ -differential.duration=$(DIFFTIME)
+		./test/blackbox/ -differential.duration=$(DIFFTIME)
 
 .PHONY: simulate
 simulate: ## play histories of locks in virtual time for SIMTIME, of new seeds or from SIMSEED on; a broken one is minimised

@@ -1,0 +1,262 @@
+package blackbox
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
+
+// A demand closes the clients that have not logged in, whatever they do, and ends their locks. The others go on.
+func TestADemandClosesWhoHasNotLoggedIn(t *testing.T) {
+	t.Parallel()
+	for name, words := range map[string][]string{
+		"requirepass": {"CONFIG", "SET", "requirepass", "pw"},
+		"password":    {"ACL", "SETUSER", "default", "resetpass", ">pw"},
+		"off":         {"ACL", "SETUSER", "default", "off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			core, logs := observer.New(zap.WarnLevel)
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
+			admin := proxytest.Dial(t, redis.Addr())
+			admin.Script("ACL SETUSER app on >pw ~* &* +@all", "+OK")
+			app, holder, waiter := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+			app.Script("AUTH app pw", "+OK", "SET a 1", "+OK", "LOCK own", ":")
+			holder.Script("LOCK k GRACE 0", ":", "SET a 1", "+OK")
+			ended := []*proxytest.Client{holder, waiter}
+			waiter.Send("LOCK", "k")
+			for _, words := range []string{"PING", "MULTI", "WATCH k", "SUBSCRIBE c", "HELLO 3", "SELECT 9", "CLIENT SETNAME x"} {
+				c := srv.Dial(t)
+				c.Quiet(strings.Fields(words)...)
+				ended = append(ended, c)
+			}
+			blocked := srv.Dial(t)
+			blocked.Send("BLPOP", "l", "0")
+			proxytest.WaitFor(t, "two waits", func() bool { return srv.Stats().Waiting == 1 && srv.Stats().PinReasons["blpop"] == 1 })
+			if got := admin.Do(words...); got != "+OK\r\n" {
+				t.Fatal(got)
+			}
+			for _, c := range append(ended, blocked) {
+				c.Ends()
+			}
+			proxytest.WaitFor(t, "the end of the lock", func() bool { return admin.Quiet("EXISTS", "k") == ":0\r\n" })
+			admin.Script("RPUSH l x", ":1", "LLEN l", ":1") // nobody waits any more
+			app.Script("GET a", "$1", "UNLOCK own", ":1", "MULTI", "+OK", "EXEC", "*0")
+			for _, first := range []string{"LOCK k", "LOCKLIST", "GET a", "FORCEUNLOCK k", "MULTI", "BLPOP l 0", "PUBLISH c m", "HELLO 3", "SELECT 1", "SUBSCRIBE c", "MONITOR", "RESET x"} {
+				late := srv.Dial(t)
+				late.Script(first, "-", "LOCKLIST", "-NOAUTH", "GET a", "-NOAUTH", "HELLO", "-NOAUTH HELLO must", "RESET", "+RESET", "GET a", "-NOAUTH Authentication required.\r\n")
+			}
+			late := srv.Dial(t)
+			late.Script("AUTH app wrong", "-WRONGPASS", "GET a", "-NOAUTH", "HELLO 3 AUTH app pw SETNAME me", "%7", "GET a", "$1", "LOCK k", ":", "UNLOCK k", ":1",
+				"RESET", "+RESET", "GET a", "-NOAUTH")
+			closed := logs.FilterMessageSnippet("redis has begun to demand a login").All()
+			if len(closed) != 1 || closed[0].ContextMap()["clients"] != int64(len(ended)+1) {
+				t.Errorf("%v; %d clients are closed", closed, len(ended)+1)
+			}
+		})
+	}
+}
+
+// A demand that has ended refuses nobody, and one that has begun anew serves nobody on a connection from before.
+func TestADemandThatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	admin := proxytest.Dial(t, redis.Addr())
+	admin.Script("SET k secret", "+OK", "CONFIG SET requirepass pw", "+OK")
+	srv := proxytest.Start(t, redis)
+	for range 3 {
+		refused, pinned := srv.Dial(t), srv.Dial(t)
+		refused.Script("GET k", "-NOAUTH")
+		pinned.Script("AUTH pw", "+OK", "MULTI", "+OK", "RESET", "+RESET", "MULTI", "-NOAUTH", "GET k", "-NOAUTH")
+		reset := srv.Dial(t)
+		reset.Script("AUTH pw", "+OK", "GET k", "$6")
+		reset.Raw("RESET\r\nGET k\r\nSET k v\r\nAUTH pw\r\nGET k\r\n")
+		reset.Gets("+RESET", "-NOAUTH", "-NOAUTH", "+OK", "$6")
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		refused.Script("GET k", "$6", "LOCK l", ":", "UNLOCK l", ":1", "MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1", "SUBSCRIBE c", "*3")
+		pinned.Script("MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1")
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		srv.AwaitShut(t)
+		for _, words := range []string{"GET k", "MULTI", "TRYLOCK l", "BLPOP l 0"} {
+			srv.Dial(t).Script(words, "-NOAUTH")
+		}
+		refused.Ends()
+		pinned.Ends()
+	}
+}
+
+// Redis may begin to demand logins between two questions. Nobody is served then on a connection that it has refused.
+func TestADemandThatIsShort(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	admin := proxytest.Dial(t, redis.Addr())
+	admin.Script("SET k secret", "+OK")
+	srv := proxytest.Start(t, redis)
+	for range 5 {
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		early := srv.Dial(t)
+		early.Send("MULTI")
+		_, _ = early.Frame() // refused, or closed, or served on a connection from before
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		proxytest.WaitFor(t, "service", func() bool {
+			late := srv.Dial(t)
+			late.Send("GET", "k")
+			got, _ := late.Frame()
+			return got == "$6\r\nsecret\r\n"
+		})
+	}
+}
+
+// A crowd that has not logged in costs Redis a question now and then, however many commands it sends.
+func TestACrowdOfStrangersAsksLittle(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "pw")
+	srv := proxytest.Start(t, redis)
+	before := redis.Info(t, "stats", "total_connections_received:")
+	var crowd sync.WaitGroup
+	for range 50 {
+		c := srv.Dial(t)
+		crowd.Go(func() {
+			c.Raw(strings.Repeat("GET k\r\n", 100) + "QUIT\r\n")
+			for range 100 {
+				if got, err := c.Frame(); got != "-NOAUTH Authentication required.\r\n" || err != nil {
+					t.Errorf("%q, %v", got, err)
+					return
+				}
+			}
+			c.Gets("+OK")
+		})
+	}
+	member := srv.Dial(t)
+	member.Script("AUTH pw", "+OK", "SET k v", "+OK")
+	crowd.Wait()
+	if n := redis.Info(t, "stats", "total_connections_received:") - before; n > 60 {
+		t.Errorf("5,000 commands of strangers have taken %d connections", n)
+	}
+}
+
+// A client that came while Redis demanded credentials has the limits of others when Redis is open.
+func TestTheLimitsOfStrangersEndWithTheDemand(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	admin := proxytest.Dial(t, redis.Addr())
+	admin.Script("CONFIG SET requirepass pw", "+OK")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Password = "pw" })
+	srv.AwaitShut(t)
+	c := srv.Dial(t)
+	c.Script("GET k", "-NOAUTH")
+	admin.Quiet("CONFIG", "SET", "requirepass", "")
+	proxytest.WaitFor(t, "the end of the demand", func() bool { return !srv.Shared().Upstream.NeedsAuth() })
+	c.Script("SET k "+strings.Repeat("v", 20_000), "+OK", "MSET a 1 b 2 c 3 d 4 e 5 f 6", "+OK", "LOCK l", ":")
+}
+
+// Redis may demand credentials while it refuses those of the proxy.
+func TestADemandIsNoticedWithoutCredentialsOfTheProxy(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	admin := proxytest.Dial(t, redis.Addr())
+	admin.Script("SET k secret", "+OK")
+	srv, _ := proxytest.Launch(t, proxy.Options{
+		Listen:   []string{"127.0.0.1:0"},
+		Upstream: upstream.Options{Addr: redis.Addr(), User: "own", Password: "wrong"},
+	})
+	srv.Dial(t).Script("GET k", "$6")
+	admin.Script("CONFIG SET requirepass pw", "+OK")
+	srv.AwaitShut(t)
+	srv.Dial(t).Script("GET k", "-NOAUTH")
+}
+
+// TestBorrowedCredentialsCannotBeExchanged tries to become somebody else where all clients are to use the proxy's user.
+func TestBorrowedCredentialsCannotBeExchanged(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "root", "on", ">pw", "~*", "&*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "proxy", "on", ">hunter2", "~p:*", "&*", "+@all", "-acl", "+acl|whoami")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+		o.ClientAuth = proxy.AuthNone
+		o.Upstream.User, o.Upstream.Password = "proxy", "hunter2"
+	})
+	for _, attack := range []string{
+		"AUTH root pw", "HELLO 2 AUTH root pw", "HELLO 2 AUTH a b AUTH root pw", "HELLO 2 AUTH a b AUTH c d AUTH root pw",
+		"HELLO 2 SETNAME auth AUTH root pw", "HELLO 2 SETNAME n AUTH root pw", "HELLO 2 AUTH AUTH AUTH AUTH root pw",
+		"HELLO 2 AUTH root pw BAD", "HELLO 2 BAD AUTH root pw", "hello 2 aUtH root pw",
+	} {
+		c := srv.Dial(t)
+		whoami := func(when string) {
+			t.Helper()
+			c.Send("ACL", "WHOAMI")
+			if got, err := c.Frame(); err != nil || got != "$5\r\nproxy\r\n" {
+				t.Errorf("%s, %s: %q, %v", attack, when, got, err)
+			}
+		}
+		c.Do(strings.Fields(attack)...)
+		whoami("plain")
+		if strings.HasPrefix(attack, "AUTH") {
+			c.Script("MULTI", "+OK", attack, "+QUEUED", "EXEC", "*1\r\n+OK\r\n")
+		} else {
+			c.Script("MULTI", "+OK", attack, "-ERR ", "EXEC", "-EXECABORT ")
+		}
+		whoami("after a transaction")
+		c.Script("WATCH p:1", "+OK")
+		c.Do(strings.Fields(attack)...)
+		whoami("on a pin")
+		c.Script("UNWATCH", "+OK", "SUBSCRIBE ch", "*3", attack, "-ERR Can't execute", "UNSUBSCRIBE", "*3")
+		whoami("after a subscription")
+		c.Raw(proxytest.Inline(attack, "GET r", "ACL WHOAMI"))
+		for range 2 {
+			_, _ = c.Frame()
+		}
+		if got, err := c.Frame(); err != nil || got != "$5\r\nproxy\r\n" {
+			t.Errorf("%s inline: %q, %v", attack, got, err)
+		}
+		c.Script("RESET", "+RESET")
+		c.Do(strings.Fields(attack)...)
+		whoami("after RESET")
+		c.Script("MONITOR", "+OK")
+		c.Raw(proxytest.Inline(attack, "ACL WHOAMI"))
+		for {
+			got, err := c.Frame()
+			if err != nil || strings.Contains(got, "root") && !strings.HasPrefix(got, "+") {
+				t.Errorf("%s of a monitor: %q, %v", attack, got, err)
+			}
+			if err != nil || strings.HasPrefix(got, "$5\r\nproxy") {
+				break
+			}
+		}
+	}
+}
+
+// TestLossOfARightDoesNotKeepFromLoggingIn takes away, while a user is connected, what a new connection like the user's would need.
+func TestLossOfARightDoesNotKeepFromLoggingIn(t *testing.T) {
+	t.Parallel()
+	for name, cmd := range map[string]string{
+		"SELECT": "ACL SETUSER app -select", "password": "ACL SETUSER app resetpass >other", "off": "ACL SETUSER app off",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			srv := proxytest.Start(t, redis)
+			admin := proxytest.Dial(t, redis.Addr())
+			admin.Script("ACL SETUSER app on >pw ~* &* +@all", "+OK", "ACL SETUSER next on >pw ~* &* +@all", "+OK")
+			auth, hello := srv.Dial(t), srv.Dial(t)
+			for _, c := range []*proxytest.Client{auth, hello} {
+				c.Script("AUTH app pw", "+OK", "SELECT 9", "+OK", "SET here 1", "+OK")
+			}
+			admin.Script(cmd, "+OK")
+			if name == "SELECT" {
+				auth.Script("SELECT 8", "-NOPERM", "GET here", "$1")
+			}
+			auth.Script("AUTH next wrong", "-WRONGPASS", "ACL WHOAMI", "$3\r\napp", "AUTH next pw", "+OK", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
+			hello.Script("HELLO 3 AUTH next pw", "%7", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
+		})
+	}
+}

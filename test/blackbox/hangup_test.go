@@ -1,0 +1,237 @@
+package blackbox
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// hangups are the ways in which a client may end.
+var hangups = map[string]func(c *proxytest.Client){
+	"half-close": (*proxytest.Client).HalfClose,
+	"close":      func(c *proxytest.Client) { _ = c.Conn.Close() },
+	"reset": func(c *proxytest.Client) {
+		_ = c.Socket().SetLinger(0)
+		_ = c.Conn.Close()
+	},
+}
+
+// What a client waits for is withdrawn when it hangs up, and nothing that stands behind it is executed.
+func TestNothingIsExecutedBehindAWaitThatAHangupEnds(t *testing.T) {
+	t.Parallel()
+	pipelines := map[string][]string{
+		"lock":                  {"BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"try lock":              {"BLPOP l 0", "TRYLOCK k", "SET ghost 1"},
+		"database":              {"BLPOP l 0", "SELECT 1", "SELECT 0", "SET ghost 1"},
+		"login":                 {"BLPOP l 0", "AUTH x", "SET ghost 1"},
+		"protocol":              {"BLPOP l 0", "HELLO 3", "SET ghost 1"},
+		"name":                  {"BLPOP l 0", "CLIENT SETNAME x", "SET ghost 1"},
+		"reply mode":            {"BLPOP l 0", "CLIENT REPLY OFF", "SET ghost 1"},
+		"silence":               {"CLIENT REPLY OFF", "BLPOP l 0", "CLIENT REPLY ON", "SET ghost 1"},
+		"ordinary and lock":     {"GET a", "BLPOP l 0", "GET a", "LOCK k", "SET ghost 1"},
+		"quit":                  {"BLPOP l 0", "QUIT"},
+		"protocol error":        {"BLPOP l 0", "*x"},
+		"reset":                 {"BLPOP l 0", "RESET", "SET ghost 1"},
+		"subscription":          {"BLPOP l 0", "SUBSCRIBE a"},
+		"monitor":               {"BLPOP l 0", "MONITOR"},
+		"transaction":           {"BLPOP l 0", "MULTI", "SET ghost 1", "CLIENT SETNAME x", "EXEC"},
+		"behind a transaction":  {"MULTI", "SET a 1", "EXEC", "BLPOP l 0", "LOCK k"},
+		"watching":              {"WATCH a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"own connection":        {"CLIENT TRACKING ON BCAST", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"subscriber":            {"HELLO 3", "SUBSCRIBE a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"twice":                 {"BLPOP l 0", "BLPOP l 0", "LOCK k"},
+		"stream":                {"XREAD BLOCK 0 STREAMS s $", "LOCK k", "SET ghost 1"},
+		"replicas":              {"WAIT 1 0", "LOCK k", "SET ghost 1"},
+		"replicas and database": {"SET a 1", "WAIT 1 0", "SELECT 0", "SET ghost 1"},
+	}
+	srv := proxytest.Start(t, redistest.Start(t))
+	for name, lines := range pipelines {
+		for how, hangup := range hangups {
+			c := srv.Dial(t)
+			c.Raw(proxytest.Inline(lines...))
+			awaitClients(t, srv, 1, 1)
+			hangup(c)
+			awaitClients(t, srv, 0, 0)
+			srv.Redis.Do(t, "RPUSH", "l", "x")
+			nothingIsLost(t, srv.Redis, name, how)
+		}
+	}
+}
+
+// awaitClients waits until so many clients are blocked in Redis, and the proxy has so many.
+func awaitClients(t testing.TB, srv *proxytest.Proxy, blocked int, clients int64) {
+	t.Helper()
+	proxytest.WaitFor(t, "the clients to wait or to be gone", func() bool {
+		return proxytest.Blocked(t, srv.Redis) == blocked && srv.Stats().Clients == clients
+	})
+}
+
+// nothingIsLost fails unless the list has its one element, and nothing behind the wait was executed. It empties the database.
+func nothingIsLost(t testing.TB, redis *redistest.Server, what ...string) {
+	t.Helper()
+	if got := fmt.Sprint(redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0)); got != "[1 0]" {
+		t.Errorf("%s: elements that are left, and keys that were written: %s", what, got)
+	}
+	redis.Do(t, "FLUSHALL")
+}
+
+// A client that hangs up while it waits for a lock does not get it, nor is anything behind it executed.
+func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
+	t.Parallel()
+	srv := proxytest.Start(t, redistest.Start(t))
+	for how, hangup := range hangups {
+		for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
+			holder, waiter := srv.Dial(t), srv.Dial(t)
+			holder.Quiet("LOCK", "k")
+			waiter.Raw(proxytest.Inline("GET a", verb+" k WAIT 60000", "SET ghost 1", "LOCK k2", "BLPOP l 0"))
+			proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+			hangup(waiter)
+			proxytest.WaitFor(t, "the waiter to be gone", func() bool { return srv.Stats().Clients == 1 })
+			holder.Script("UNLOCK k", ":1")
+			// The lock may have been handed over to the waiter while it left: then it is released at once.
+			proxytest.WaitFor(t, "the lock to be free", func() bool { return srv.Redis.Do(t, "EXISTS", "k") == int64(0) })
+			if got := srv.Redis.Do(t, "EXISTS", "k2", "ghost"); got != int64(0) {
+				t.Errorf("%s, %s: %v keys were written", verb, how, got)
+			}
+			_ = holder.Conn.Close()
+			proxytest.WaitFor(t, "the holder to be gone", func() bool { return srv.Stats().Clients == 0 })
+		}
+	}
+}
+
+// A client that hangs up while no connection is free for its blocking command takes nothing from the list later.
+func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
+	t.Parallel()
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
+		o.Upstream.Pins.Max = 1
+		o.Upstream.Pins.Wait = time.Minute
+	})
+	for how, hangup := range hangups {
+		busy, c := srv.Dial(t), srv.Dial(t)
+		busy.Send("BLPOP", "busy", "0")
+		awaitClients(t, srv, 1, 2)
+		waits := srv.Stats().PinWaits
+		c.Raw(proxytest.Inline("GET a", "BLPOP l 0", "SET ghost 1", "LOCK k"))
+		proxytest.WaitFor(t, "the wait for a pin", func() bool { return srv.Stats().PinWaits > waits })
+		hangup(c)
+		proxytest.WaitFor(t, "the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+		srv.Redis.Do(t, "RPUSH", "l", "x")
+		srv.Redis.Do(t, "RPUSH", "busy", "x")
+		if _, err := busy.Frame(); err != nil {
+			t.Fatal(err)
+		}
+		_ = busy.Conn.Close()
+		awaitClients(t, srv, 0, 0)
+		nothingIsLost(t, srv.Redis, how)
+	}
+}
+
+// A wait that ends with its client takes no reply with it that the client has before the wait.
+func TestRepliesBeforeAWaitAreWritten(t *testing.T) {
+	t.Parallel()
+	const rounds = 50
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
+		o.Upstream.Pins.Max = 1
+		o.Upstream.Pins.Wait = time.Minute
+	})
+	busy := srv.Dial(t)
+	busy.Quiet("LOCK", "k")
+	busy.Send("BLPOP", "busy", "0")
+	awaitClients(t, srv, 1, 1)
+	for _, wait := range []string{"BLPOP l 0", "LOCK k WAIT 60000"} {
+		for round := range rounds {
+			c := srv.Dial(t)
+			c.Raw(proxytest.Inline("SET a 1", wait, "SET ghost 1"))
+			c.HalfClose()
+			got, err := io.ReadAll(c.Conn)
+			_ = c.Conn.Close()
+			if string(got) != "+OK\r\n" || err != nil {
+				t.Fatalf("round %d: SET and %s: got %q, %v", round, wait, got, err)
+			}
+		}
+	}
+	if got := srv.Redis.Do(t, "EXISTS", "ghost"); got != int64(0) {
+		t.Error("what is behind the wait was executed")
+	}
+}
+
+// A hang-up is seen behind any number of commands that stand behind a blocking one, and more of them than may be unanswered
+// are held back, not lost.
+func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
+	t.Parallel()
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Limits.Unanswered = 1000 })
+	many := strings.Repeat(proxytest.Inline("INCR n"), 1000)
+	for how, hangup := range hangups {
+		c := srv.Dial(t)
+		c.Raw(proxytest.Inline("BLPOP l 0") + many)
+		awaitClients(t, srv, 1, 1)
+		hangup(c)
+		awaitClients(t, srv, 0, 0)
+		srv.Redis.Do(t, "RPUSH", "l", how)
+		if got := srv.Redis.Do(t, "LPOP", "l"); got != how {
+			t.Errorf("%s: the list had %v", how, got)
+		}
+	}
+	c := srv.Dial(t)
+	c.Raw(proxytest.Inline("BLPOP l 0") + many)
+	awaitClients(t, srv, 1, 1)
+	srv.Redis.Do(t, "RPUSH", "l", "x")
+	for range 1000 {
+		if _, err := c.Frame(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Gets(":1000")
+}
+
+// A client may end its side behind its last command, as a pipe into nc does. All that Redis serves at once is done and answered, however
+// closely the end of the client follows.
+func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
+	t.Parallel()
+	const rounds = 100
+	srv := proxytest.Start(t, redistest.Start(t))
+	for _, c := range []struct{ lines, want string }{
+		{proxytest.Inline("RPUSH l a", "BLPOP l 0", "SET k v", "GET k"), ":1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n$1\r\nv\r\n"},
+		{proxytest.Inline("RPUSH l a b", "BLPOP l 0", "CLIENT SETNAME x", "BLPOP l 0", "CLIENT GETNAME"), ":2\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n*2\r\n$1\r\nl\r\n$1\r\nb\r\n$1\r\nx\r\n"},
+		{proxytest.Inline("MULTI", "RPUSH l a", "EXEC", "BLPOP l 0", "RESET", "GET k"), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+RESET\r\n$-1\r\n"},
+	} {
+		for round := range rounds {
+			p := srv.Dial(t)
+			p.Raw(c.lines)
+			p.HalfClose()
+			got, err := io.ReadAll(p.Conn)
+			_ = p.Conn.Close()
+			if string(got) != c.want || err != nil {
+				t.Fatalf("round %d: %q\ngot %q, %v", round, c.lines, got, err)
+			}
+			srv.Redis.Do(t, "DEL", "k", "l")
+		}
+	}
+}
+
+// A client that gets no replies may end together with its last bytes. Its end is seen all the same, and its locks are free.
+func TestAnEndThatComesWithTheLastBytesIsSeen(t *testing.T) {
+	t.Parallel()
+	const clients = 100
+	srv := proxytest.Start(t, redistest.Start(t))
+	for how, hangup := range hangups {
+		observer := srv.Dial(t)
+		for i := range clients {
+			c := srv.Dial(t)
+			c.Script("PING", "+PONG")
+			c.Raw(proxytest.Inline("CLIENT REPLY OFF", "LOCK k"+strconv.Itoa(i)))
+			hangup(c)
+		}
+		proxytest.WaitFor(t, "the locks of clients that end by "+how, func() bool {
+			return observer.Quiet("LOCKLIST", "COUNT", "1") == "*0\r\n" && strings.Count(observer.Quiet("CLIENT", "LIST"), " addr=") == 1
+		})
+		_ = observer.Conn.Close()
+	}
+}

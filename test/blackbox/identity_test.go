@@ -1,0 +1,301 @@
+package blackbox
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// users makes the users that the tests of this file talk about.
+func users(t testing.TB, redis *redistest.Server) {
+	t.Helper()
+	redis.Do(t, "ACL", "SETUSER", "alice", "reset", "on", ">pw", "~alice:*", "&alice:*", "+@all", "-@dangerous", "-ping", "+client|id", "-client|setname", "-client|reply")
+	redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~bob:*", "%R~shared:*", "&bob:*", "+get", "+set", "+multi", "+exec", "+blpop", "+subscribe", "+client|getname", "+select|1")
+	redis.Do(t, "ACL", "SETUSER", "off", "reset", "off", ">pw", "~*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
+}
+
+func TestIdentitiesAreRedisOwn(t *testing.T) {
+	t.Parallel()
+	everything := []string{
+		"PING", "GET alice:k", "SET alice:k v", "GET bob:k", "SET bob:k v", "GET shared:k", "SET shared:k v", "MGET alice:k bob:k", "CONFIG GET port", "KEYS *",
+		"CLIENT GETNAME", "CLIENT SETNAME x", "CLIENT GETNAME", "CLIENT SETINFO lib-name x", "CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY ON", "CLIENT LIST TYPE replica", "CLIENT NO-EVICT on",
+		"MULTI", "GET alice:k", "SET bob:k w", "EXEC", "WATCH alice:k", "WATCH bob:k", "UNWATCH", "DISCARD", "BLPOP alice:l 0.001", "BLPOP bob:l 0.001", "SELECT 1", "SELECT 2", "GET alice:k", "SELECT 0",
+		"EVAL \"return redis.call('GET','alice:k')\" 0", "PUBLISH alice:c m", "SPUBLISH bob:c m", "SCRIPT LOAD x", "WAIT 0 0", "ACL WHOAMI", "ACL GETUSER x", "MONITOR x", "ROLE", "NOSUCH", "ASKING", "RESET x", "COMMAND COUNT x",
+	}
+	for _, args := range [][]string{nil, {"--requirepass", "secret"}} {
+		b := newBench(t, append(args, "--enable-debug-command", "yes")...)
+		users(t, b.Redis)
+		// Else Redis makes the buffer of a client so small that it closes one that has not authenticated, if it is slow.
+		b.Redis.Do(t, "DEBUG", "REPLYBUFFER", "RESIZING", "0")
+		logins := []string{
+			"PING", "AUTH alice pw", "AUTH bob pw", "AUTH open anything", "AUTH open", "AUTH off pw", "AUTH alice wrong", "AUTH nosuch pw", "AUTH", "AUTH a b c", "AUTH secret", "AUTH wrong", "AUTH default secret",
+			"HELLO", "HELLO 2", "HELLO 3", "HELLO 2 AUTH alice pw", "HELLO 3 AUTH bob pw SETNAME bobby", "HELLO 3 AUTH alice wrong", "HELLO 4 AUTH alice pw", "HELLO x", "HELLO 3 SETNAME", "HELLO 3 AUTH alice",
+			`HELLO 3 SETNAME "bad name"`, "HELLO 3 SETNAME name", "HELLO 3 SETNAME name AUTH alice pw", "HELLO 3 AUTH alice pw AUTH bob pw",
+			"RESET", "AUTH alice pw\r\nRESET", "AUTH alice pw\r\nAUTH bob wrong", "AUTH alice pw\r\nHELLO 3\r\nAUTH bob pw",
+			"HELLO 3 AUTH alice pw\r\nHELLO 2 AUTH bob pw", "CLIENT SETNAME kept\r\nAUTH bob pw",
+		}
+		for _, login := range logins {
+			t.Run(fmt.Sprintf("requirepass %v, %s", args != nil, strings.ReplaceAll(login, "\r\n", ", ")), func(t *testing.T) {
+				b.compare(t, b.Proxy, func(s *proxytest.Side) {
+					c := s.Client("c")
+					n := strings.Count(login, "\r\n") + 1
+					c.Raw(proxytest.Inline(login))
+					c.Expect(n)
+					for _, cmd := range everything {
+						c.Raw(proxytest.Inline(cmd))
+						if cmd == "CLIENT REPLY OFF" {
+							c.Raw(proxytest.Inline("ACL WHOAMI"))
+							continue
+						}
+						c.Raw(proxytest.Inline("ECHO " + strconv.Quote(cmd)))
+						c.Until("") // one frame at least
+					}
+					c.Raw(proxytest.Inline("SUBSCRIBE alice:c", "SUBSCRIBE bob:c", "UNSUBSCRIBE", "RESET", "ECHO the-end"))
+					c.Until("RESET")
+					c.Expect(1)
+				})
+			})
+		}
+	}
+}
+
+// A connection that a refused HELLO has logged in all the same never serves another client.
+func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	users(t, redis)
+	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Pins.Max = 1 })
+	for _, hello := range []string{
+		"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
+		"HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
+	} {
+		a := srv.Dial(t)
+		a.Raw(proxytest.Inline(hello))
+		for range strings.Count(hello, "\r\n") + 1 {
+			if _, err := a.Frame(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = a.Conn.Close()
+		proxytest.WaitFor(t, "the pin to be free", func() bool {
+			c := srv.Dial(t)
+			defer c.Conn.Close()
+			// Each answer comes from a pin.
+			reply := c.Quiet("WAIT", "0", "0")
+			if strings.HasPrefix(reply, "-OVERLOADED") {
+				return false
+			}
+			c.Raw(proxytest.Inline("MULTI", "ACL WHOAMI", "CLIENT GETNAME", "EXEC"))
+			for range 3 {
+				_, _ = c.Frame()
+			}
+			if got, want := first(c.Frame()), "*2\r\n$7\r\ndefault\r\n$-1\r\n"; got != want {
+				t.Errorf("after %q another client is %q", hello, got)
+			}
+			return true
+		})
+	}
+}
+
+func first[T any](v T, _ error) T { return v }
+
+// Clients of all identities at once, each of which asks who and where it is on every kind of connection: none may ever be
+// told that it is somebody else.
+func TestNothingTravelsOnAnothersConnection(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for i := range 4 {
+		redis.Do(t, "ACL", "SETUSER", fmt.Sprint("u", i), "reset", "on", fmt.Sprint(">p", i), "~*", "&*", "+@all")
+	}
+	for db := range 4 {
+		c := redis.Client(t)
+		if err := c.Do(t.Context(), "EVAL", "redis.call('SELECT', ARGV[1]); redis.call('SET', 'db', ARGV[1]); return 1", 0, db).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 8, proxytest.Patience })
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() { wander(t, srv.Addr(), i) })
+	}
+	wg.Wait()
+}
+
+// wander is a client that changes its identity and checks it.
+func wander(t *testing.T, addr string, seed int) {
+	c := proxytest.Dial(t, addr)
+	check := func(user string, db, proto int) {
+		null := map[int]string{2: "$-1\r\n", 3: "_\r\n"}[proto]
+		dbText := fmt.Sprintf("$1\r\n%d\r\n", db)
+		who := fmt.Sprintf("$%d\r\n%s\r\n", len(user), user)
+		c.Raw(proxytest.Inline("ACL WHOAMI", "GET db", "GET nosuch", "MULTI", "ACL WHOAMI", "GET db", "GET nosuch", "EXEC", "ACL WHOAMI", "EVAL \"return redis.call('GET','db')\" 0"))
+		want := []string{who, dbText, null, "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*3\r\n" + who + dbText + null, who, dbText}
+		for i, w := range want {
+			if got, err := c.Frame(); got != w {
+				t.Errorf("%s in %d, RESP%d: reply %d is %q, %v", user, db, proto, i, got, err)
+			}
+		}
+	}
+	check("default", 0, 2)
+	for step := range 12 {
+		n := seed*7 + step*5
+		user, db, proto := n%4, n/4%4, 2+n/16%2
+		c.Quiet("HELLO", strconv.Itoa(proto), "AUTH", fmt.Sprint("u", user), fmt.Sprint("p", user))
+		c.Quiet("SELECT", strconv.Itoa(db))
+		check(fmt.Sprint("u", user), db, proto)
+		if n%3 == 0 {
+			c.Quiet("RESET")
+			check("default", 0, 2)
+		}
+	}
+}
+
+// A user who is deleted loses the connection, as directly.
+func TestDeletedUserIsCutOff(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	scripts := map[string]func(s *proxytest.Side, c *proxytest.Client){
+		"on a lane":   func(_ *proxytest.Side, c *proxytest.Client) { c.Do("GET", "k") },
+		"on a pin":    func(_ *proxytest.Side, c *proxytest.Client) { c.Do("WATCH", "k") },
+		"subscribed":  func(_ *proxytest.Side, c *proxytest.Client) { c.Do("SUBSCRIBE", "ch") },
+		"blocked":     func(s *proxytest.Side, c *proxytest.Client) { c.Send("BLPOP", "l", "0"); s.AwaitBlocked(1) },
+		"monitoring":  func(_ *proxytest.Side, c *proxytest.Client) { c.Do("MONITOR") },
+		"not yet any": func(_ *proxytest.Side, c *proxytest.Client) {},
+	}
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) {
+			b.compare(t, b.Proxy, func(s *proxytest.Side) {
+				s.Redis.Do(t, "ACL", "SETUSER", "gone", "on", ">pw", "~*", "&*", "+@all")
+				c := s.Client("c")
+				c.Do("AUTH", "gone", "pw")
+				script(s, c)
+				s.Redis.Do(t, "ACL", "DELUSER", "gone")
+				proxytest.WaitFor(t, "the end of the connection", func() bool {
+					// A client that has nothing outstanding may hear of it only when it asks again.
+					c.Raw(proxytest.Inline("GET k"))
+					b, err := c.Frame()
+					return err != nil && b == ""
+				})
+			})
+		})
+	}
+	t.Run("rights that change", func(t *testing.T) {
+		b.compare(t, b.Proxy, func(s *proxytest.Side) {
+			s.Redis.Do(t, "ACL", "SETUSER", "less", "reset", "on", ">pw", "~*", "&*", "+@all")
+			c := s.Client("c")
+			c.Each("AUTH less pw", "SET k v")
+			s.Redis.Do(t, "ACL", "SETUSER", "less", "-set", "resetkeys", "~x*")
+			c.Together("SET k v", "GET k", "GET x", "MULTI", "GET k", "EXEC", "BLPOP k 0", "WATCH k")
+		})
+	})
+}
+
+// Redis 7.0 logs a client in although it refuses its HELLO, and it may have a user whose name is empty. The client gets
+// the reply of Redis, and its connection closes. A refused login alone leaves the session as it was.
+func TestALoginOfUnknownOutcomeEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "pw")
+	users(t, redis)
+	redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "+@all")
+	srv := proxytest.Start(t, redis)
+	for login, ends := range map[string]bool{
+		"HELLO 3 AUTH alice pw BAD": true, `HELLO 3 AUTH bob pw SETNAME "bad name"`: true, "HELLO 3 AUTH alice pw AUTH bob wrong": true,
+		`AUTH "" x`: true, `HELLO 3 AUTH "" x`: true,
+		"HELLO 3 AUTH alice wrong": false, "HELLO 3 SETNAME name BAD": false, "HELLO 9 AUTH alice pw": false, `AUTH "" `: false,
+	} {
+		for _, before := range []string{"PING", "AUTH pw", "AUTH pw\r\nWATCH k"} {
+			direct, c := proxytest.Dial(t, redis.Addr()), srv.Dial(t)
+			c.Raw(proxytest.Inline(before, login, "GET k"))
+			direct.Raw(proxytest.Inline(before, login))
+			for range strings.Count(before, "\r\n") + 2 {
+				want := first(direct.Frame())
+				if got := first(c.Frame()); got != want && want[0] != '%' {
+					t.Errorf("%s, %s: answered %q, Redis %q", before, login, got, want)
+				}
+			}
+			if _, err := c.Frame(); (err != nil) != ends {
+				t.Errorf("%s, %s: the connection's end is %v", before, login, err)
+			}
+		}
+	}
+}
+
+// A user without the right to SELECT keeps the database in which it has logged in. No new connection gets there, so the
+// session keeps the one that is there.
+func TestALoginWithoutTheRightToSelectKeepsItsDatabase(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", ">other", "~*", "&*", "+@all", "-select")
+	b.both(t, func(s *proxytest.Side, proto int) {
+		s.Speaking("main", proto).Each("SELECT 9", "SET k nine", "SELECT 0", "SET k zero")
+		for _, login := range [][]string{
+			{"SELECT 9", "AUTH poor pw"},
+			{"SELECT 9", "AUTH poor other"}, // it is asked whether the first password is still good
+			{"SELECT 9", "HELLO 3 AUTH poor pw SETNAME me"},
+			{"SELECT 9", "WATCH k", "AUTH poor pw"},
+			{"SELECT 9", "AUTH poor wrong", "AUTH poor pw"},
+		} {
+			c := s.Speaking("poor", proto)
+			c.Together(append(login, "ACL WHOAMI", "GET k", "SET n 1", "MULTI", "GET k", "EXEC", "WATCH k", "UNWATCH", "BLPOP k 1",
+				"SELECT 3", "SELECT 9", "SELECT 0", "GET k")...)
+			c.Together("SUBSCRIBE c", "UNSUBSCRIBE c", "EVAL 'return redis.call(\"get\", KEYS[1])' 1 k", "CLIENT SETNAME you", "CLIENT GETNAME",
+				"HELLO 2", "GET k", "HELLO 3", "GET k", "AUTH default x", "GET k", "SELECT 0", "GET k", "SELECT 9", "AUTH poor pw", "GET k", "RESET", "GET k")
+		}
+	})
+	srv := b.Proxy
+	c := srv.Dial(t)
+	c.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine", "LOCK l", "-NOPERM ", "GET k", "$4\r\nnine")
+	if n := srv.Stats().PinReasons["auth"]; n != 1 {
+		t.Errorf("%d connections count as pins", n)
+	}
+	c.Script("AUTH default x", "+OK", "GET k", "$4\r\nnine", "LOCK l", ":", "UNLOCK l", ":1")
+	proxytest.WaitFor(t, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+
+	d := srv.Dial(t)
+	d.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "ACL WHOAMI", "$4\r\npoor")
+	_ = d.Conn.Close()
+	proxytest.WaitFor(t, "the pin to be closed", func() bool { return len(srv.Stats().PinReasons) == 0 })
+	srv.Redis.Do(t, "ACL", "SETUSER", "poor", "+select")
+	e := srv.Dial(t)
+	e.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine")
+	proxytest.WaitFor(t, "no pin to be kept", func() bool { return len(srv.Stats().PinReasons) == 0 })
+	srv.Redis.Do(t, "ACL", "SETUSER", "poor", "-select")
+
+	full := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Upstream.Pins.Max = 1 })
+	full.Dial(t).Script("WATCH k", "+OK")
+	f := full.Dial(t)
+	f.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK")
+	f.Ends() // no connection may be kept
+}
+
+// The reply to HELLO on a shared lane is Redis's own but for the id.
+func TestHelloOnALaneIsRedisOwn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+	b.Redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
+	b.compare(t, b.Proxy, func(s *proxytest.Side) {
+		for _, resident := range []string{"HELLO 2", "HELLO 3", "HELLO 3 AUTH app pw", "AUTH app pw", "SELECT 5", "HELLO 3 AUTH poor pw"} {
+			c := s.Client("resident")
+			c.Raw(proxytest.Inline(resident, "PING"))
+			c.Expect(2) // now there is a lane
+		}
+		for _, login := range []string{
+			"HELLO", "HELLO 2", "HELLO 3", "HELLO 3 SETNAME me", "HELLO 3 AUTH app pw SETNAME setname", "HELLO 3 SETNAME me AUTH app pw", "AUTH app pw", "AUTH app wrong", "HELLO 3 AUTH app wrong",
+			"SELECT 5", "SELECT 05", "SELECT 99", "SELECT -1", "SELECT x", "HELLO 3 AUTH poor pw\r\nSELECT 5", "HELLO 3 AUTH app pw\r\nSELECT 5\r\nHELLO 2", "CLIENT REPLY SKIP\r\nHELLO 3\r\nPING",
+			"SELECT 5\r\nSELECT 5\r\nSET k v\r\nSELECT 0\r\nGET k", "MULTI\r\nSELECT 5\r\nEXEC", "WATCH k\r\nSELECT 5\r\nGET k",
+		} {
+			c := s.Client(login)
+			c.Raw(proxytest.Inline(login, "CLIENT GETNAME", "ACL WHOAMI", "GET nosuch", "ECHO the-end"))
+			c.Until("the-end")
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package blackbox
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/certs"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// limited runs a test of a proxy with these limits.
+func limited(t *testing.T, limits proxy.Limits, test func(t *testing.T, srv *proxytest.Proxy)) {
+	t.Helper()
+	test(t, proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Limits = limits }))
+}
+
+// closed reads what is left and demands that the other side has closed the connection.
+func closed(t *testing.T, c *proxytest.Client) string {
+	t.Helper()
+	if err := c.Conn.SetReadDeadline(time.Now().Add(2 * proxytest.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c.Conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal("the connection was not closed")
+	}
+	return string(append(c.Buf, b...))
+}
+
+// expectClosed demands that n clients have been closed for this reason, and none for another.
+func expectClosed(t *testing.T, srv *proxytest.Proxy, reason string, n int64) {
+	t.Helper()
+	proxytest.WaitFor(t, "clients closed by "+reason+" to be counted", func() bool {
+		return srv.Stats().Closed[reason] == n
+	})
+	for other, got := range srv.Stats().Closed {
+		if other != reason && got != 0 {
+			t.Errorf("%d clients are counted as closed by %s", got, other)
+		}
+	}
+}
+
+func TestClientsOverTheLimitAreRefusedInRedisWords(t *testing.T) {
+	t.Parallel()
+	limited(t, proxy.Limits{Clients: 2}, func(t *testing.T, srv *proxytest.Proxy) {
+		first, silent := srv.Dial(t), srv.Dial(t)
+		first.Ask("PING")
+		proxytest.WaitFor(t, "the silent client to count as well", func() bool { return srv.Stats().Clients == 2 })
+		if got := closed(t, srv.Dial(t)); got != "-ERR max number of clients reached\r\n" {
+			t.Errorf("%q", got)
+		}
+		expectClosed(t, srv, "max_clients", 1)
+		silent.Conn.Close()
+		proxytest.WaitFor(t, "the place to be free again", func() bool { return srv.Stats().Clients == 1 })
+		srv.Dial(t).Script("PING", "+PONG")
+	})
+}
+
+func TestRefusedTLSClientsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	a := redistest.NewAuthority(t)
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.Limits.Clients = 1 })
+	c := dialTLS(t, srv, a, "")
+	c.Ask("PING")
+	for range 3 { // these say nothing: an answer in TLS would have to wait for them
+		if got := closed(t, proxytest.Dial(t, tlsAddr(srv))); got != "" {
+			t.Errorf("a refused client was told %q in the clear", got)
+		}
+	}
+	expectClosed(t, srv, "max_clients", 3)
+}
+
+func TestQueryLimitClosesTheClient(t *testing.T) {
+	t.Parallel()
+	limited(t, proxy.Limits{Query: 1 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
+		// Nothing is parsed while the answer to a blocking command decides how the next ones travel.
+		holder, c := srv.Dial(t), srv.Dial(t)
+		holder.Ask("LOCK " + t.Name())
+		c.Raw(proxytest.Inline("LOCK " + t.Name()))
+		proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
+		_, _ = c.Conn.Write([]byte(strings.Repeat(string(resp.AppendCommand(nil, "GET", "k")), 100_000))) // it may be cut off
+		closed(t, c)
+		expectClosed(t, srv, "query_limit", 1)
+
+		early := srv.Dial(t) // its first command is not whole yet
+		_, _ = early.Conn.Write(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 2<<20)))
+		closed(t, early)
+		expectClosed(t, srv, "query_limit", 2)
+		holder.Ask("PING")
+	})
+}
+
+// What a client has taken does not count.
+func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
+	t.Parallel()
+	limited(t, proxy.Limits{Output: 1 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
+		value := strings.Repeat("v", 100_000)
+		c.Ask("SET k " + value)
+		for range 50 {
+			if got := c.Ask("GET k"); len(got) < len(value) {
+				t.Fatalf("%.50q", got)
+			}
+		}
+		expectClosed(t, srv, "output_limit", 0)
+	})
+}
+
+func TestHandshakeMustEndInTime(t *testing.T) {
+	t.Parallel()
+	a := redistest.NewAuthority(t)
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.Limits.Handshake = 2 * time.Second })
+	silent, half := proxytest.Dial(t, tlsAddr(srv)), proxytest.Dial(t, tlsAddr(srv))
+	if _, err := half.Conn.Write([]byte("\x16\x03\x01")); err != nil {
+		t.Fatal(err)
+	}
+	c := dialTLS(t, srv, a, "")
+	c.Script("PING", "+PONG") // not held up by the others
+	closed(t, silent)
+	closed(t, half)
+	expectClosed(t, srv, "handshake", 2)
+	c.Script("PING", "+PONG") // the limit ended with the handshake
+}
+
+func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
+	t.Parallel()
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 200*time.Millisecond })
+	holder, c := srv.Dial(t), srv.Dial(t)
+	holder.Ask("MULTI")
+	if got := c.Ask("BLPOP l 0"); !strings.HasPrefix(got, "-OVERLOADED ") || !strings.Contains(got, "max-pins") {
+		t.Errorf("BLPOP: %q", got)
+	}
+	c.Script("PING", "+PONG")
+	got := srv.Stats()
+	if got.PinWaits != 1 || got.PinTimeouts != 1 || got.Refused["OVERLOADED"] != 1 || got.PinReasons["multi"] != 1 || got.PinsOpen != 1 {
+		t.Errorf("%+v", got)
+	}
+	c.Raw(proxytest.Inline("MULTI"))
+	proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().PinWaits == 2 })
+	holder.Ask("DISCARD")
+	if got := c.Next(); got != "+OK\r\n" && !strings.HasPrefix(got, "-OVERLOADED") { // the wait may be over already
+		t.Errorf("MULTI: %q", got)
+	}
+}
+
+func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
+	t.Parallel()
+	redisServer := redistest.Start(t)
+	redisServer.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
+	srv := proxytest.Start(t, redisServer, func(o *proxy.Options) { o.Locks.MaxWaiters = 1 })
+	holder, waiter := srv.Dial(t), srv.Dial(t)
+	holder.Ask("LOCK k")
+	waiter.Raw(proxytest.Inline("LOCK k"))
+	proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
+	for _, commands := range [][]string{{"LOCK k"}, {"AUTH other pw", "LOCK k"}} { // another user's waiters are no others
+		if got := ask(t, srv.Addr(), commands...); got != "-OVERLOADED too many waiters (max-waiters)\r\n" {
+			t.Errorf("%q: %q", commands, got)
+		}
+	}
+	if got := srv.Stats(); got.Refused["OVERLOADED"] != 2 || got.Held != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestProtocolErrorsAreCounted(t *testing.T) {
+	t.Parallel()
+	srv := proxytest.Start(t, redistest.Start(t))
+	c := srv.Dial(t)
+	c.Raw("*1\r\n:1\r\n")
+	closed(t, c)
+	expectClosed(t, srv, "protocol_error", 1)
+}
+
+// Commands that Redis does not take are not read without end: the client is slowed down, not closed.
+func TestUnansweredCommandsAreBounded(t *testing.T) {
+	t.Parallel()
+	limited(t, proxy.Limits{Unanswered: 1 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
+		c.Ask("PING")
+		command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 64<<10))
+		srv.Redis.Pause()
+		defer srv.Redis.Continue()
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		sent := 0
+		for sent < 256<<20 {
+			n, err := c.Conn.Write(command)
+			sent += n
+			if err != nil {
+				var timeout net.Error
+				if !errors.As(err, &timeout) || !timeout.Timeout() {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		if sent > 64<<20 { // the limit and what the sockets hold
+			t.Errorf("%d MiB were taken while Redis answered nothing", sent>>20)
+		}
+		srv.Redis.Continue()
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if rest := sent % len(command); rest > 0 {
+			if _, err := c.Conn.Write(command[rest:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range (sent + len(command) - 1) / len(command) {
+			c.Gets("+OK")
+		}
+	})
+}
+
+// A subscriber that stays behind is closed, although nothing more is published.
+func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
+	t.Parallel()
+	limits := proxy.Limits{PubSub: proxy.PubSub{Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}}
+	limited(t, limits, func(t *testing.T, srv *proxytest.Proxy) {
+		publisher, c := srv.Dial(t), srv.Dial(t)
+		c.Ask("SUBSCRIBE news")
+		for range 16 { // more than sockets hold
+			publisher.Ask("PUBLISH news " + strings.Repeat("m", 1<<20))
+		}
+		redistest.Eventually(t, 30*time.Second, "the subscriber to be closed", func() bool { return srv.Stats().Closed["pubsub_limit"] > 0 })
+		expectClosed(t, srv, "pubsub_limit", 1)
+	})
+}
+
+// Subscribers have limits of their own, the smaller one for as long as it is exceeded.
+func TestPubSubLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	for _, test := range []proxy.PubSub{{Hard: 4 << 20}, {Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}} {
+		limited(t, proxy.Limits{PubSub: test}, func(t *testing.T, srv *proxytest.Proxy) {
+			publisher, c, reads := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+			c.Ask("SUBSCRIBE news")
+			reads.Ask("SUBSCRIBE news")
+			message := "PUBLISH news " + strings.Repeat("m", 1<<20)
+			redistest.Eventually(t, 30*time.Second, "the subscriber to be closed", func() bool {
+				publisher.Ask(message)
+				reads.Next()
+				return srv.Stats().Closed["pubsub_limit"] > 0
+			})
+			expectClosed(t, srv, "pubsub_limit", 1)
+			publisher.Script("PING", "+PONG")
+		})
+	}
+}

@@ -1,9 +1,0 @@
-package memory
-
-import (
-	"testing"
-
-	"github.com/lockproxy/lockproxy/internal/proxytest"
-)
-
-func TestMain(m *testing.M) { proxytest.Main(m) }
