@@ -86,11 +86,11 @@ func TestADemandThatComesAndGoes(t *testing.T) {
 		pinned.Script("MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1")
 		admin.Script("CONFIG SET requirepass pw", "+OK")
 		srv.AwaitShut(t)
+		refused.Ends() // with the lanes without credentials
+		pinned.Ends()
 		for _, words := range []string{"GET k", "MULTI", "TRYLOCK l", "BLPOP l 0"} {
 			srv.Dial(t).Script(words, "-NOAUTH")
 		}
-		refused.Ends()
-		pinned.Ends()
 	}
 }
 
