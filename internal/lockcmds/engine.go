@@ -141,15 +141,19 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.confirm.Close()     // sessions have ended
 	e.calls.WaitSent(ctx) // they may leave something to clean up
 	e.jobs.Wait(ctx)
+	cut := context.Cause(ctx) // not nil: clean-up is given up
 	e.end()
-	if !e.started.Load() {
+	if e.started.Load() {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			cut = context.Cause(ctx)
+		}
+	} else {
 		e.client.Close()
-		return nil
 	}
-	select {
-	case <-e.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("close the lock engine: %w", context.Cause(ctx))
+	if cut != nil {
+		return fmt.Errorf("close the lock engine: %w", cut)
 	}
+	return nil
 }

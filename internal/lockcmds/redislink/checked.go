@@ -184,6 +184,7 @@ func (c *checked) Write(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *checked) Close() error {
 	c.stop()
+	c.client.lost()
 	return c.Conn.Close()
 }
 

@@ -54,10 +54,12 @@ type Client struct {
 	life  context.Context // the connections end with it
 	end   context.CancelFunc
 
-	mu      sync.Mutex // guards the fields below
-	failed  time.Time  // when the latest connection could not be made; zero: it could
-	failure error      // why that was
-	warned  time.Time  // when the log was told of a connection that was given up
+	mu         sync.Mutex    // guards the fields below
+	failed     time.Time     // when the latest connection could not be made; zero: it could
+	failure    error         // why that was
+	warned     time.Time     // when the log was told of a connection that was given up
+	up         bool          // a command was answered, and no connection was lost since
+	connecting chan struct{} // closed when connect has ended; nil: it is not on its way
 }
 
 // New makes a client without connections, because Redis may be down when the proxy starts.
@@ -157,6 +159,62 @@ func (c *Client) broken(why error) {
 	}
 }
 
+// ready returns when there is a connection for a call. An error wraps ErrUnsent.
+//
+// The library would connect within the time of the call that comes first, and have the others wait for it beyond
+// theirs. So one goroutine connects, within the time that a connection may take, and each call waits as long as it may.
+func (c *Client) ready(ctx context.Context) error {
+	c.mu.Lock()
+	if c.up {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.connecting == nil {
+		c.connecting = make(chan struct{})
+		go c.connect(c.connecting)
+	}
+	connecting := c.connecting
+	c.mu.Unlock()
+	select {
+	case <-connecting:
+	case <-ctx.Done():
+		return fmt.Errorf("connect: %w: %w", ErrUnsent, ctx.Err())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.up {
+		return nil
+	}
+	return c.failure
+}
+
+// connect has the library connect, if it is not connected.
+func (c *Client) connect(ended chan struct{}) {
+	ctx, cancel := context.WithTimeout(c.life, AnswerLimit)
+	defer cancel()
+	err := c.redis.Do(ctx, c.redis.B().Ping().Build()).Error()
+	_, refused := rueidis.IsRedisErr(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.up = err == nil || refused; {
+	case c.up:
+		c.failure = nil
+	case errors.Is(err, ErrUnsent):
+		c.failure = err
+	default: // the PING is no call of the engine's
+		c.failure = fmt.Errorf("connect: %w: %w", ErrUnsent, err)
+	}
+	c.connecting = nil
+	close(ended)
+}
+
+// lost notes the end of a connection: the next call asks first.
+func (c *Client) lost() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.up = false
+}
+
 // Servers implements Topology.
 func (c *Client) Servers() script.Servers { return script.Servers{} }
 
@@ -166,8 +224,11 @@ func (c *Client) Node(string) Node { return c }
 // Listen implements Topology.
 func (c *Client) Listen(l Listener) { c.subs.listener = l }
 
-// Run implements Topology.
-func (c *Client) Run(ctx context.Context) { c.subs.run(ctx) }
+// Run implements Topology. The library does not know ctx when it connects for subscriptions: all connections end with it.
+func (c *Client) Run(ctx context.Context) {
+	defer context.AfterFunc(ctx, c.end)()
+	c.subs.run(ctx)
+}
 
 // Close implements Topology.
 func (c *Client) Close() {
@@ -179,6 +240,9 @@ func (c *Client) Close() {
 func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
+	if err := c.ready(ctx); err != nil {
+		return resp.Value{}, err
+	}
 	call := Call{s, keys, args}
 	reply := c.redis.Do(ctx, call.bySHA(c.redis.B()))
 	if refusal, ok := rueidis.IsRedisErr(reply.Error()); ok && refusal.IsNoScript() {
@@ -191,6 +255,9 @@ func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.
 func (c *Client) Ask(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
+	if err := c.ready(ctx); err != nil {
+		return resp.Value{}, err
+	}
 	return valueOf(c.redis.DoMulti(ctx, c.redis.B().Asking().Build(), Call{s, keys, args}.byText(c.redis.B()))[1])
 }
 
@@ -198,6 +265,9 @@ func (c *Client) Ask(ctx context.Context, s Script, keys, args []string) (resp.V
 func (c *Client) List(ctx context.Context, key string, most int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
 	list, err := c.redis.Do(ctx, c.redis.B().Lrange().Key(key).Start(0).Stop(int64(most)-1).Build()).AsStrSlice()
 	return list, classify(err)
 }
@@ -206,6 +276,9 @@ func (c *Client) List(ctx context.Context, key string, most int) ([]string, erro
 func (c *Client) Publish(ctx context.Context, messages []Message) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
 	commands := make(rueidis.Commands, len(messages))
 	for i, m := range messages {
 		commands[i] = c.redis.B().Publish().Channel(m.Channel).Message(m.Text).Build()

@@ -166,8 +166,7 @@ func TestACallWithoutAConnectionWasNotSent(t *testing.T) {
 			redistest.Eventually(t, patience, "the connection to be lost", func() bool { return errors.Is(eval(), ErrUnsent) })
 			begin, before := time.Now(), dials.Load()
 			for range 50 {
-				// A call whose time is over may be taken for one that was sent.
-				if err := eval(); err == nil || errors.Is(err, ErrInDoubt) && !hangs {
+				if err := eval(); !errors.Is(err, ErrUnsent) {
 					t.Fatal(err)
 				}
 			}
@@ -182,6 +181,72 @@ func TestACallWithoutAConnectionWasNotSent(t *testing.T) {
 				t.Errorf("behind a new connection: %v", err)
 			}
 		})
+	}
+}
+
+// A call does not wait for a connection beyond its own time, and does not end the attempt to connect of others.
+func TestACallWaitsForAConnectionAsLongAsItMay(t *testing.T) {
+	srv := redistest.Start(t)
+	dialing, connect := make(chan struct{}, 1), make(chan struct{})
+	c, _ := start(t, Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+		select {
+		case dialing <- struct{}{}:
+		default:
+		}
+		select {
+		case <-connect:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+	}})
+	eval := func(ctx context.Context) error {
+		_, err := c.Eval(ctx, text("return 1"), nil, nil)
+		return err
+	}
+	first, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- eval(first) }()
+	<-dialing
+	go func() { ended <- eval(t.Context()) }()
+	cancel()
+	if err := <-ended; !errors.Is(err, ErrUnsent) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the call that has begun to connect: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := eval(short); !errors.Is(err, ErrUnsent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call with little time: %v", err)
+	}
+	close(connect)
+	if err := <-ended; err != nil {
+		t.Errorf("a call with more time: %v", err)
+	}
+}
+
+// Run ends with its context, also while a server does not answer the handshake of a connection for subscriptions.
+func TestRunEndsWhileRedisHangs(t *testing.T) {
+	far := make(chan net.Conn, 10)
+	c := New(Options{Addr: "unused:0", Dial: func(context.Context) (net.Conn, error) {
+		near, other := net.Pipe()
+		far <- other
+		return near, nil
+	}})
+	t.Cleanup(c.Close)
+	c.Listen(make(heard, 10))
+	c.Subscribe("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Run(ctx)
+	}()
+	_, _ = (<-far).Read(make([]byte, 1)) // the handshake
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(AnswerLimit / 2):
+		t.Error("Run goes on")
 	}
 }
 

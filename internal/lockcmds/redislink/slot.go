@@ -98,13 +98,14 @@ func (n slotNode) Eval(ctx context.Context, script Script, keys, args []string) 
 
 // List implements Node.
 func (n slotNode) List(ctx context.Context, key string, most int) (list []string, err error) {
-	return list, n.route(ctx, func(ctx context.Context, s *server, asking bool) (err error) {
+	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (err error) {
 		if asking { // a key that is being moved is not looked at
 			return fmt.Errorf("the list is being moved: %w", ErrUnsent)
 		}
 		list, err = s.List(ctx, key, most)
 		return err
 	})
+	return list, err
 }
 
 // Publish implements Node.
