@@ -117,7 +117,9 @@ func (e *keeper) look(m script.ForcedMessage) {
 		for again := true; again; e.step(func(*table.Table) { again = h.Looked() }) {
 			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: h.Owner, Fence: m.Fence}.Call(), script.DecodeDescribed)
 			if err == nil && held.Find(m.Fence) == nil {
-				e.Forced(m.Lock, script.Forced{Owner: h.Owner, Fence: m.Fence, Handle: m.IsHandle(h.Owner)})
+				over := script.Forced{Owner: h.Owner, Fence: m.Fence}
+				e.step(func(*table.Table) { over.Handle = h.Proven() }) // the message that proves it may be a later one
+				e.Forced(m.Lock, over)
 			}
 		}
 	})
@@ -125,7 +127,8 @@ func (e *keeper) look(m script.ForcedMessage) {
 
 // hear has the losses that are due told when all messages are in that Redis has published by now. A message may be late
 // because the proxy has little of a processor. But Redis confirms a subscription behind the messages that it has sent
-// on the same connection, so the channel is subscribed once more.
+// on the same connection, so the channel is subscribed once more. One that is later than hearLimit may end the wait of
+// other losses too soon.
 func (e *keeper) hear() {
 	e.mu.Lock()
 	e.hearing = e.opts.Clock.AfterFunc(hearLimit, e.heard)

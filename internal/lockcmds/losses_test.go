@@ -262,3 +262,23 @@ func TestALossWaitsForTheMessagesThatMayExplainIt(t *testing.T) {
 
 // onGone is Redis's answer that a grant is over.
 func (w *lockWorld) onGone(h *table.Hold) { w.step(func(t *table.Table) { t.Gone(h) }) }
+
+// A message of another tenant may be faster than the one that proves that the grant was released by its handle.
+func TestAMessageWithoutProofBeforeTheProof(t *testing.T) {
+	for _, proof := range []bool{true, false} {
+		w := newLockWorld(t)
+		h := w.acquire(t, newClient(1), "", nil)
+		say := func(handle bool) {
+			m := script.Forced{Owner: h.Owner, Fence: h.Fence, Handle: handle}
+			listener{&w.keeper}.Published(script.ForcedChannel, m.Message(lock))
+		}
+		say(false)
+		if proof {
+			say(true)
+		}
+		w.Own.Answers = []any{resp.Value{Kind: resp.Null, Null: true}}
+		if w.Work(); len(w.lost) != 0 != !proof {
+			t.Errorf("proof %v: lost %v", proof, w.lost)
+		}
+	}
+}

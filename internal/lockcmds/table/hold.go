@@ -346,6 +346,9 @@ func (h *Hold) Look(released bool) bool {
 	return true
 }
 
+// Proven reports whether a reason to ask, of those since Looked, proves what Look says.
+func (h *Hold) Proven() bool { return h.released }
+
 // Looked notes that Redis has answered, and reports whether it is to be asked again.
 func (h *Hold) Looked() (again bool) {
 	again = h.known && h.look == lookAgain
