@@ -50,15 +50,15 @@ func (a Acquire) Call() Call {
 		return acquire.of(a.Key, "owner", a.Owner, "lease", millis(a.Lease))
 	}
 	return acquire.of(a.Key, "owner", a.Owner, "lease", millis(a.Lease),
-		"name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
+		"name", a.Name, "field", a.field(), "tell", a.tell())
 }
 
 // tell is the channel on which other waiters of the owner are told of a first hold; empty: there are none.
-func (a Acquire) tell(n Names) string {
+func (a Acquire) tell() string {
 	if !a.named() {
 		return ""
 	}
-	return n.NameChannel(a.Owner)
+	return ForWaiters(a.Key).NameChannel(a.Owner)
 }
 
 // Deepen acquires a lock again that the only session of an owner holds by the grant of that fence. It never grants.
@@ -99,7 +99,7 @@ func (a Attempt) SharedCall() Call { return a.attempt(timeoutOf(a.Key, a.Owner))
 func (a Attempt) attempt(timeout string) Call {
 	pairs := []string{"owner", a.Owner, "lease", millis(a.Lease)}
 	if a.named() || a.Way != AtNoPlace { // else the rest would say nothing
-		pairs = append(pairs, "name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
+		pairs = append(pairs, "name", a.Name, "field", a.field(), "tell", a.tell())
 	}
 	if a.Way != AtNoPlace {
 		pairs = append(pairs,

@@ -50,18 +50,17 @@ type HandOver struct {
 
 // Call is the call of handover.
 func (h HandOver) Call() Call {
-	n := ForWaiters(h.Key)
 	all := []string{
 		"owner", h.Owner, "fence", itoa(h.Fence), "holds", itoa(h.Holds), "lease", millis(h.Lease), "field", h.field(),
-		"wait", millis(h.Wait), "crowd", n.PlaceOf(h.Crowd), "stays", flag(h.Stays),
+		"wait", millis(h.Wait), "crowd", Names{Lock: h.Key}.PlaceOf(h.Crowd), "stays", flag(h.Stays),
 	}
 	if w := h.Plain; w != nil {
 		all = append(all,
-			"plain_owner", w.Owner, "plain_lease", millis(w.Lease), "plain_name", w.Name, "plain_tell", w.tell(n))
+			"plain_owner", w.Owner, "plain_lease", millis(w.Lease), "plain_name", w.Name, "plain_tell", w.tell())
 	}
 	if w := h.Fair; w != nil {
 		all = append(all, "fair_owner", w.Owner, "fair_lease", millis(w.Lease), "fair_name", w.Name,
-			"fair_tell", w.tell(n), "fair_place", h.FairPlace)
+			"fair_tell", w.tell(), "fair_place", h.FairPlace)
 	}
 	return handover.of(h.Key, all...)
 }

@@ -96,6 +96,8 @@ return {1}
 --
 -- Returns  {1}  the grant is here
 --          {0}  it is not: the lease has ended, or another server was promoted without it
+--
+-- The lease of a shared hold is a key for its slot and rights alone.
 
 local lock, timeout = unpack(KEYS)
 local owner, fence, holds = unpack(ARGV)

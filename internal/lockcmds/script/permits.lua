@@ -9,7 +9,7 @@
 --          {0, pttl_ms, place, form}                 not taken; pttl -2: free, but kept for another; -3: a permit is
 --                                                    left, but others are first; form 2: a client of Redisson's may
 --                                                    have a permit, or give permits to the string; or absent
---          place: of plain waiters, 0 not in the queue, 1 at its head, 2 behind others; of a fair one as in fair
+--          place: of plain waiters, 0 not in the queue, 1 at its head, 2 behind others; of a fair one as in attempt
 
 local lock, timeouts, permits, owners, channel, queue, deadlines, counter = unpack(KEYS)
 local permit, lease, limit, named, wait, place, way, stays, enqueue, publish = unpack(ARGV)

@@ -40,8 +40,9 @@ func DecodeCount(v resp.Value) (int, error) {
 	return int(n.at[0]), err
 }
 
-// ReadFirst reads a message by which a waiter learns that its place is the first in the queue: tell_head in lib/queue.lua. It
-// returns the lease of the holder. Redisson's messages, and those after which a waiter asks, are 0 and 1.
+// ReadFirst reads a message by which a waiter learns that its place is the first in the queue: tell_head in
+// lib/queue.lua. It returns the lease of the holder. Redisson's messages, and those after which a waiter asks, are 0 and
+// 1.
 func ReadFirst(text string) (lease time.Duration, ok bool) {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	return time.Duration(ms) * time.Millisecond, err == nil && ms > 1 && ms < 1e12
