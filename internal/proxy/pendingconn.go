@@ -29,8 +29,9 @@ type pendingConn struct {
 	buf    []byte   // read from the client, without the empty commands in front
 
 	// CLIENT LIST and KILL find a client before it has a session. mu guards the fields that they use: the origin, whose
-	// address the PROXY header sets, and killed.
+	// address the PROXY header sets, and the following ones.
 	mu     sync.Mutex
+	taken  bool // a session has the client
 	killed bool
 }
 
@@ -172,6 +173,14 @@ func (a *pendingConn) Describe() (clients.Info, bool) {
 	return c, !killed
 }
 
+// take gives the client to a session. false: it was killed.
+func (a *pendingConn) take() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken = !a.killed
+	return a.taken
+}
+
 // KillIf implements clients.Visible.
 func (a *pendingConn) KillIf(match func(*clients.Info) bool) {
 	if c, here := a.Describe(); !here || !match(&c) {
@@ -179,7 +188,7 @@ func (a *pendingConn) KillIf(match func(*clients.Info) bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.killed {
+	if a.killed || a.taken {
 		return
 	}
 	a.killed = true

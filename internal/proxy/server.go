@@ -239,7 +239,7 @@ func (srv *Server) serve(a *pendingConn) error {
 			return s
 		},
 		Opened: func(c engine.Client) error {
-			if !srv.enlist(c, s) {
+			if !srv.enlist(a, c, s) {
 				return errStopped
 			}
 			return nil
@@ -248,14 +248,15 @@ func (srv *Server) serve(a *pendingConn) error {
 	})
 }
 
-// errStopped refuses a connection whose first command has come while the server stops.
+// errStopped refuses a connection whose first command has come while the server stops, or that CLIENT KILL has ended.
 var errStopped = errors.New("the server has stopped accepting")
 
-// enlist notes a connection until forget. It reports false when the server waits for the last one to end already.
-func (srv *Server) enlist(c engine.Client, s *session.Session) bool {
+// enlist notes a connection until forget. It reports false when the server waits for the last one to end already, or
+// the client was killed before its first command.
+func (srv *Server) enlist(a *pendingConn, c engine.Client, s *session.Session) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if srv.closed {
+	if srv.closed || !a.take() {
 		return false
 	}
 	srv.conns[c] = s
