@@ -47,7 +47,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-password-file -r -d 'File that holds the password'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-tls -d 'Connect to Redis by TLS'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-ca-file -r -d 'Trusted CA certificates (PEM) for Redis\'s certificate'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-cert-file -r -d 'Client certificate (PEM) for Redis and the Sentinels'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-cert-file -r -d 'Client certificate (PEM) for Redis and the Sentinels, if they ask for one (tls-auth-clients)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-key-file -r -d 'Key (PEM) of upstream.cert-file'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-server-name -r -d 'Name that Redis\'s certificate must have'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-map -r -d 'Reachable address of a server that Sentinels or a cluster announce with another one: two of host:port, or two hosts'

@@ -63,7 +63,7 @@ _lockproxy() {
 		'--upstream-password-file=[File that holds the password]:value:_files' \
 		'--upstream-tls[Connect to Redis by TLS]' \
 		'--upstream-ca-file=[Trusted CA certificates (PEM) for Redis'\''s certificate]:value:_files' \
-		'--upstream-cert-file=[Client certificate (PEM) for Redis and the Sentinels]:value:_files' \
+		'--upstream-cert-file=[Client certificate (PEM) for Redis and the Sentinels, if they ask for one (tls-auth-clients)]:value:_files' \
 		'--upstream-key-file=[Key (PEM) of upstream.cert-file]:value:_files' \
 		'--upstream-server-name=[Name that Redis'\''s certificate must have]:value:_files' \
 		'--upstream-map=[Reachable address of a server that Sentinels or a cluster announce with another one\: two of host\:port, or two hosts]:value:_files' \

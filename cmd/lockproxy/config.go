@@ -20,12 +20,12 @@ import (
 //
 // Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has
 // all defaults. A setting with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it. Those with
-// the tag usual are in --help; --help-all has all. The tag when says in which case one changes the setting.
-// docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
+// the tag usual are in --help; --help-all has all. docs/SETTINGS.md is written from it, and tests compare
+// configs/lockproxy.yml and the README with it.
 type Config struct {
-	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. With - in front, the machine may lack the address. May be repeated." when:"other machines use the proxy, or it has TLS or a unix socket"`
-	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted." when:"you have no Redis: first steps, tests"`
-	ClientAuth string `yaml:"client-auth" help:"Credentials of clients' commands: upstream (the client's own), proxy (the proxy's, until the client logs in) or none (always the proxy's)." when:"clients cannot send a password"`
+	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. With - in front, the machine may lack the address. May be repeated."`
+	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
+	ClientAuth string `yaml:"client-auth" help:"Credentials of clients' commands: upstream (the client's own), proxy (the proxy's, until the client logs in) or none (always the proxy's)."`
 
 	Upstream UpstreamConfig `yaml:"upstream"`
 	Sentinel SentinelConfig `yaml:"sentinel"`
@@ -35,83 +35,83 @@ type Config struct {
 	TCP      TCPConfig      `yaml:"tcp"`
 	TLS      TLSConfig      `yaml:"tls"`
 
-	ProxyProtocol string `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections: off, optional or required." when:"a balancer is in front of the proxy"`
-	AdminListen   string `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none." when:"always in production"`
+	ProxyProtocol string `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections: off, optional or required."`
+	AdminListen   string `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
 
-	AdminPprof bool `yaml:"admin-pprof" help:"Also serve profiles at admin-listen." when:"you profile the proxy"`
+	AdminPprof bool `yaml:"admin-pprof" help:"Also serve profiles at admin-listen."`
 
-	FailoverWait      time.Duration `yaml:"failover-wait" help:"How long a command waits while Redis is away or its server moves. Then the client's connection closes; in front of a cluster the command is refused." when:"failovers or restarts take longer"`
-	MaxClients        Count         `yaml:"max-clients" reload:"yes" help:"Most client connections. More are refused." when:"more clients come; raise ulimit -n too"`
-	MaxMemory         MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the machine's or container's memory. If their buffers need more than two thirds of it, the largest clients are closed." when:"other programs use the same machine, or none does"`
-	ClientOutputLimit Size          `yaml:"client-output-limit" reload:"yes" help:"Most bytes of replies that a client has not read. Beyond it the client is closed. 0: no limit." when:"larger replies are normal"`
-	MaxPins           Count         `yaml:"max-pins" reload:"yes" help:"Most connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...). The clients of one address get at most three quarters." when:"lockproxy_pins is near it; Redis's maxclients must allow it"`
-	MaxWaiters        Count         `yaml:"max-waiters" reload:"yes" help:"Most clients that wait for locks. More are refused." when:"lockproxy_lock_waiters is near it"`
+	FailoverWait      time.Duration `yaml:"failover-wait" help:"How long a command waits while Redis is away or its server moves. Then the client's connection closes; in front of a cluster the command is refused."`
+	MaxClients        Count         `yaml:"max-clients" reload:"yes" help:"Most client connections. More are refused."`
+	MaxMemory         MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the machine's or container's memory. If their buffers need more than two thirds of it, the largest clients are closed."`
+	ClientOutputLimit Size          `yaml:"client-output-limit" reload:"yes" help:"Most bytes of replies that a client has not read. Beyond it the client is closed. 0: no limit."`
+	MaxPins           Count         `yaml:"max-pins" reload:"yes" help:"Most connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...). Redis's maxclients must allow them. The clients of one address get at most three quarters."`
+	MaxWaiters        Count         `yaml:"max-waiters" reload:"yes" help:"Most clients that wait for locks. More are refused."`
 }
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
-	Address  string `yaml:"address" usual:"yes" help:"Redis: host:port, unix:/path, sentinel://host:port,host:port/name (the primary of that name) or cluster://host:port,host:port." when:"Redis is elsewhere, or has Sentinels or is a cluster"`
-	User     string `yaml:"user" help:"ACL user of the proxy's own connections." when:"Redis has ACL users"`
-	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Prefer password-file or the environment: other users can see arguments." when:"Redis has a password"`
+	Address  string `yaml:"address" usual:"yes" help:"Redis: host:port, unix:/path, sentinel://host:port,host:port/name (the primary of that name) or cluster://host:port,host:port."`
+	User     string `yaml:"user" help:"ACL user of the proxy's own connections."`
+	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Prefer password-file or the environment: other users can see arguments."`
 
-	PasswordFile string `yaml:"password-file" usual:"yes" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored." when:"the password is a mounted secret"`
+	PasswordFile string `yaml:"password-file" usual:"yes" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored."`
 
-	TLS        bool   `yaml:"tls" help:"Connect to Redis by TLS." when:"Redis listens by TLS"`
-	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for Redis's certificate. Unset: the system's." when:"you have your own authority"`
-	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Client certificate (PEM) for Redis and the Sentinels." when:"they ask for one (tls-auth-clients)"`
-	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file." when:"upstream.cert-file is set"`
-	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that Redis's certificate must have. Unset: the host of the address." when:"the names differ"`
+	TLS        bool   `yaml:"tls" help:"Connect to Redis by TLS."`
+	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for Redis's certificate. Unset: the system's."`
+	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Client certificate (PEM) for Redis and the Sentinels, if they ask for one (tls-auth-clients)."`
+	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
+	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that Redis's certificate must have. Unset: the host of the address."`
 
-	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Reachable address of a server that Sentinels or a cluster announce with another one: two of host:port, or two hosts. May be repeated." when:"Redis is behind NAT, or in a container network"`
+	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Reachable address of a server that Sentinels or a cluster announce with another one: two of host:port, or two hosts. May be repeated."`
 }
 
 // SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and authorities of
 // their own.
 type SentinelConfig struct {
-	User         string `yaml:"user" help:"ACL user of the proxy at the Sentinels." when:"the Sentinels have ACL users"`
-	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Prefer password-file or the environment." when:"the Sentinels have a password"`
-	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored." when:"that password is a mounted secret"`
+	User         string `yaml:"user" help:"ACL user of the proxy at the Sentinels."`
+	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Prefer password-file or the environment."`
+	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels."`
 
-	TLS    bool   `yaml:"tls" help:"Connect to the Sentinels by TLS." when:"the Sentinels listen by TLS"`
-	CAFile string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for the Sentinels' certificates. Unset: the system's." when:"you have your own authority"`
+	TLS    bool   `yaml:"tls" help:"Connect to the Sentinels by TLS."`
+	CAFile string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for the Sentinels' certificates. Unset: the system's."`
 }
 
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
 type TLSConfig struct {
-	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) for tls: addresses, with its chain." when:"listen has a tls: address"`
-	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of tls.cert-file." when:"listen has a tls: address"`
-	CAFile      string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for clients' certificates." when:"clients have certificates"`
-	AuthClients string `yaml:"auth-clients" help:"Certificates of clients: yes (required), optional (checked if shown) or no (not asked for)." when:"clients have no certificates: set no"`
+	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) for tls: addresses, with its chain."`
+	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of tls.cert-file."`
+	CAFile      string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for clients' certificates."`
+	AuthClients string `yaml:"auth-clients" help:"Certificates of clients: yes (required), optional (checked if shown) or no (not asked for)."`
 }
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
-	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX, renewed every third of it while the client is connected." when:"locks must end sooner after a proxy fails, or survive longer outages of Redis"`
-	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Shorten the lease to this when the client's connection ends. 0s: release at once. Unset: the lease expires by itself." when:"locks of clients that have gone must be free sooner"`
-	Reentry string         `yaml:"reentry" reload:"yes" help:"The owner of a lock taken without OWNER: connection (which may acquire it again), owner (each acquire is its own owner) or auto (owner for client libraries that announce themselves, else connection)." when:"a library that shares connections does not announce itself: set owner"`
-	Note    string         `yaml:"note" reload:"yes" help:"Note of a lock taken without NOTE: client (its name or address and the proxy's host, from the first renewal on) or off." when:"users of Redis may not learn the names of clients: set off"`
-	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit." when:"clients hang while they hold a lock"`
+	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX, renewed every third of it while the client is connected."`
+	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Shorten the lease to this when the client's connection ends. 0s: release at once. Unset: the lease expires by itself."`
+	Reentry string         `yaml:"reentry" reload:"yes" help:"The owner of a lock taken without OWNER: connection (which may acquire it again), owner (each acquire is its own owner) or auto (owner for client libraries that announce themselves, else connection)."`
+	Note    string         `yaml:"note" reload:"yes" help:"Note of a lock taken without NOTE: client (its name or address and the proxy's host, from the first renewal on) or off."`
+	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
 
-	Slow time.Duration `yaml:"slow" reload:"yes" help:"Log waits for locks and holds of locks that take longer, when they end. 0s: never." when:"your waits and holds are usually longer"`
+	Slow time.Duration `yaml:"slow" reload:"yes" help:"Log waits for locks and holds of locks that take longer, when they end. 0s: never."`
 
-	Sync Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none." when:"no failover may lose a lock"`
+	Sync Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none."`
 }
 
 // DrainConfig says how the proxy stops.
 type DrainConfig struct {
-	Delay   time.Duration `yaml:"delay" reload:"yes" help:"Time after SIGTERM or SIGINT in which clients are accepted as before while /readyz says 503." when:"a balancer, Kubernetes or the next process needs time"`
-	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time after drain.delay in which clients are closed at quiet moments, and holders of locks are served." when:"clients hold locks longer than this"`
+	Delay   time.Duration `yaml:"delay" reload:"yes" help:"Time after SIGTERM or SIGINT in which clients are accepted as before while /readyz says 503."`
+	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time after drain.delay in which clients are closed at quiet moments, and holders of locks are served."`
 }
 
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
-	Level string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error." when:"you look for an error (debug), or the log is too long (warn)"`
+	Level string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
 }
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
 type TCPConfig struct {
-	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before TCP keepalive probes. There are three, a third of it apart." when:"vanished clients must be noticed sooner, or a firewall forgets connections sooner"`
-	UserTimeout time.Duration `yaml:"user-timeout" help:"Close a connection whose peer has acknowledged nothing for this time, although bytes or probes are outstanding (Linux). 0s: the system's default." when:"a cut network must be noticed sooner, or lasts longer"`
+	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before TCP keepalive probes. There are three, a third of it apart."`
+	UserTimeout time.Duration `yaml:"user-timeout" help:"Close a connection whose peer has acknowledged nothing for this time, although bytes or probes are outstanding (Linux). 0s: the system's default."`
 }
 
 const defaultUpstream = "127.0.0.1:6379"

@@ -24,13 +24,13 @@ A flag wins over the environment, the environment over the file (` + "`--config`
 is the flag ` + "`--lock-lease`" + ` and the variable ` + "`LOCKPROXY_LOCK_LEASE`" + `. Only ` + "`upstream.address`" + ` is shorter: ` + "`--upstream`" + `.
 Unknown keys and unknown variables that begin with ` + "`LOCKPROXY_`" + ` are errors, except for those that Kubernetes sets.
 
-At SIGHUP, settings marked with ↻ change, and files of certificates are read again. The log names other settings that
-differ; they wait for a restart. If the configuration is not valid, nothing changes.
+At SIGHUP, settings marked with ↻ change, and files of certificates are read again. Others wait for a restart. If the
+configuration is not valid, nothing changes.
 
 Durations have a unit: ` + "`250ms`, `1h30m`" + `. Sizes are written as in redis.conf: ` + "`64mb`" + ` is 64·1024·1024 bytes.
 
-| Key | Default | Meaning | Change it if |
-|---|---|---|---|
+| Key | Default | Meaning |
+|---|---|---|
 `
 )
 
@@ -46,18 +46,9 @@ func settingsTable() string {
 		if s.tag.Get("reload") == "yes" {
 			meaning += " ↻"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.key, value, meaning, s.tag.Get("when"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.key, value, meaning)
 	}
 	return b.String()
-}
-
-// A setting for which nobody can say when to change it is none.
-func TestEachSettingSaysWhenToChangeIt(t *testing.T) {
-	for _, s := range settingsOf(new(NewConfig())) {
-		if s.tag.Get("when") == "" {
-			t.Errorf("%s does not say when one would change it", s.key)
-		}
-	}
 }
 
 func TestDocumentOfSettingsIsTheTable(t *testing.T) {

@@ -78,7 +78,7 @@ command unchanged. The subcommands ask a running proxy. Their variable LOCKPROXY
 	}
 	b.WriteString(".SH SETTINGS\nEach is also a variable, LOCKPROXY_LOCK_LEASE for \\-\\-lock\\-lease, and a key of the file, lock.lease.\n")
 	for _, s := range settingsOf(new(NewConfig())) {
-		option("--"+s.flag(), s.tag.Get("help")+" Change it if "+s.tag.Get("when")+".")
+		option("--"+s.flag(), s.tag.Get("help"))
 	}
 	fmt.Fprintf(&b, `.SH EXIT STATUS
 The proxy: 0 success, 1 failure, 2 a mistake in usage or configuration.
