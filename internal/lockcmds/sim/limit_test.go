@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
@@ -422,23 +421,4 @@ func (x *permits) gone() {
 			x.w.fail("a lock was left behind", "%s", key)
 		}
 	}
-}
-
-func TestHistoriesOfPermits(t *testing.T) {
-	var all tally
-	play := func(seed uint64) bool {
-		begin := cpuTime()
-		w := newPermitPlan(seed).play(false)
-		all.add(tally{1, w.steps, cpuTime() - begin})
-		if w.broken != "" {
-			report(t, newPermitPlan(seed), w.broken)
-		}
-		return w.broken == ""
-	}
-	if *seedFlag != 0 && *timeFlag == 0 {
-		play(*seedFlag)
-		return
-	}
-	playAll(fixed/4, *timeFlag/4, play)
-	t.Logf("all: %s", all)
 }

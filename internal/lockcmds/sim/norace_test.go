@@ -3,4 +3,4 @@
 package sim
 
 // fixed is how many histories are played each time.
-const fixed = 2000
+const fixed = 2500
