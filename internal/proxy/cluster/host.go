@@ -45,23 +45,15 @@ type Host interface {
 	// Answer gives the proxy's own reply to a request, behind the earlier ones. It returns true.
 	Answer(r *command.Request, words []byte) bool
 
-	// Due is the number of replies that are still to come.
-	Due() int
-
 	// Expect takes a place for the reply to a command that is sent on a connection now; nil: no server is known. Hold
-	// takes one for a reply that the route makes of n others. Forget drops a place. Unsent says that the command of a
-	// place was not sent.
+	// takes one for a reply that the route makes of n others.
 	Expect(from upstream.Connection, h reply.Handler) reply.ID
 	Hold(n int) reply.ID
-	Forget(place reply.ID)
-	Unsent(place reply.ID)
 
-	// AwaitQuiet reports whether nothing is outstanding; otherwise the session waits for that. AwaitReply has the
-	// session wait until Resume. Pause has it read nothing new until all replies are in. Repeat has it route a request
-	// again after Resume.
+	// AwaitQuiet reports whether nothing is outstanding; otherwise the session reads nothing new until all replies are
+	// in. AwaitReply has it wait until Resume. Repeat has it route a request again after Resume.
 	AwaitQuiet() bool
 	AwaitReply()
-	Pause()
 	Repeat(r *command.Request)
 
 	// Present is the lane of the session's next command; nil: it has none. TurnTo makes another lane the present one.
@@ -72,28 +64,19 @@ type Host interface {
 	Lane(row *command.Row, at topology.Node) *upstream.Lane
 	Leave(*upstream.Lane)
 
-	// Transmit sends n commands, whose replies have a place, by a lane.
+	// Transmit sends n commands, whose replies have a place, by a lane; nil: no server is known, so they are not sent.
 	Transmit(by *upstream.Lane, raw []byte, place reply.ID, n int)
 
 	// Pin is the session's own connection; nil: it has none. TakePin gives it one for a request. false: the session
-	// waits for one, or the request is refused with these words. Forward sends n commands on it.
+	// waits for one, or the request is refused with these words.
 	Pin() Pin
 	TakePin(r *command.Request, reason string) (refusal []byte, ok bool)
-	Forward(raw []byte, h reply.Handler, n int)
 
 	// PauseOf is what follows the answer to a CLIENT PAUSE or UNPAUSE; nil: the request is another command.
 	PauseOf(r *command.Request) func(reply []byte)
 
-	// Allowance is how many of these bytes the session may hold in view of the memory of all.
-	Allowance(bytes int) int
-
-	// Hopeful reports whether a command that could not be sent may be sent later. Endures reports whether it waits for
-	// that longer than the time for refusals.
-	Hopeful() bool
-	Endures() bool
-
-	// NotCarriedOut ends a request that was certainly not carried out, because no server can be reached. It returns true.
-	NotCarriedOut(r *command.Request) bool
+	// Patience is how long a command that could not be sent is tried again.
+	Patience() Patience
 
 	// Abandon closes the connection of the client: a command may have run. GiveUp does because Redis cannot be reached,
 	// Part behind the replies that are outstanding.
@@ -105,11 +88,24 @@ type Host interface {
 	Do(f func()) bool
 }
 
+// Patience is how long a session has a command tried again that could not be sent.
+type Patience uint8
+
+// The degrees of patience.
+const (
+	Usual   Patience = iota // for failover-wait
+	None                    // not at all: the client is new, and no server can be reached
+	Endless                 // while no server can be reached: the session holds locks
+)
+
 // A Pin is a session's own connection to one of the servers.
 type Pin interface {
 	// At is the server. Hopeless reports whether no connection to it will be made.
 	At() topology.Node
 	Hopeless() bool
+
+	// Send sends n commands.
+	Send(raw []byte, h reply.Handler, n int)
 
 	// State is what the session knows of the connection.
 	State() PinState

@@ -7,15 +7,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// streamHeld is the announced size up to which a command is held whole, if there is plenty of memory: then it can be
-// sent again when its slot moves at that moment.
-const streamHeld = 16 << 20
-
 // Stream finds the server of a large command, of which the start and these arguments have come. false: it must be held
-// whole, or the session waits. It must be held whole also if its key is not known yet, or if the session has a
-// connection for a transaction.
-func (c *Route) Stream(r *command.Request, size int) bool {
-	if size < c.Host.Allowance(streamHeld) {
+// whole, or the session waits. If there is room it is held whole: then it can be sent again when its slot moves at that
+// moment. It must be held whole also if its key is not known yet, or if the session has a connection for a transaction.
+func (c *Route) Stream(r *command.Request, size, room int) bool {
+	if size < room {
 		return false
 	}
 	key, pin := r.Row.Keys.Fixed(), c.Host.Pin()

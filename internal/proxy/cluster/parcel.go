@@ -119,29 +119,13 @@ func (p *Parcel) Post(h reply.Handler) {
 	p.depart()
 }
 
-// depart sends the parcel to its server.
+// depart sends the parcel to its server, behind an ASKING if need be.
 func (p *Parcel) depart() {
-	if p.At == topology.Any {
-		p.lane = nil
-		p.leaves()
-		p.route.Host.Unsent(p.place)
-		return
-	}
-	p.transmit()
-}
-
-// leaves says that the parcel is on its way.
-func (p *Parcel) leaves() {
+	p.begun, p.failed = false, p.failed[:0]
 	p.route.sending++
 	if c := p.chain; c != nil {
 		c.sent++
 	}
-}
-
-// transmit appends the parcel to a lane, behind an ASKING if need be.
-func (p *Parcel) transmit() {
-	p.begun, p.failed = false, p.failed[:0]
-	p.leaves()
 	p.ahead = newAhead(p.Asking, p.Tx)
 	raw, n := p.raw, 1+p.Tx
 	if p.Asking {
@@ -259,7 +243,7 @@ func (p *Parcel) Again(_ reply.ID, raw []byte) {
 	p.route.bytes += len(raw) - len(p.raw)
 	p.own = append(p.own[:0], raw...)
 	p.raw = p.own
-	p.transmit()
+	p.depart()
 }
 
 // pass hands bytes of the reply on.
@@ -304,7 +288,7 @@ func (p *Parcel) Kept(sent bool) bool {
 		p.route.turnTo(p.At)
 	}
 	p.arrives()
-	if sent || host.Gone() || !host.Hopeful() || p.lane != nil && p.lane.Hopeless() {
+	if sent || host.Gone() || host.Patience() == None || p.lane != nil && p.lane.Hopeless() {
 		return false
 	}
 	p.failed, p.awaitsView, p.Asking = p.failed[:0], true, false

@@ -53,7 +53,7 @@ func (c *Route) chainOf(p *Parcel) *chain {
 	if c.pause == nil {
 		c.pause = &pause{Route: c, chains: map[subject]*chain{}}
 	}
-	c.Host.Pause()
+	c.Host.AwaitQuiet()
 	now := c.pause
 	of := now.chains[p.subject()]
 	if of == nil {
@@ -115,7 +115,7 @@ func (c *chain) rest() {
 	p := c.pause
 	if len(p.resting) == 0 {
 		within := c.Servers.FailoverWait()
-		if p.attempts.Waited(within); !p.attempts.Refused(within) && !c.Host.Endures() {
+		if p.attempts.Waited(within); !p.attempts.Refused(within) && c.Host.Patience() != Endless {
 			c.failBefore(len(c.refused))
 			c.next()
 			return
@@ -179,11 +179,11 @@ func (c *chain) settled(p *Parcel, done bool) {
 // giveBack gives up parcels whose session has ended.
 func (c *Route) giveBack(list []*Parcel) {
 	for _, p := range list {
-		c.Host.Forget(p.place)
 		c.bytes -= len(p.raw)
 		if p.h != nil {
 			p.h.Lost(p.place, 1, false)
 		}
+		c.Host.Answered(p.place, 1)
 	}
 }
 

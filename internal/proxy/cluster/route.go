@@ -92,8 +92,8 @@ func (c *Route) Place(r *command.Request) command.Decision {
 
 // placeOnLanes finds the server of a command. Some need several, and some cannot be had.
 func (c *Route) placeOnLanes(r *command.Request) command.Decision {
-	due := c.Host.Due() > 0
-	if !due {
+	busy := c.sending > 0 || c.Pauses()
+	if !busy {
 		c.Adopt()
 	}
 	r.Look()
@@ -102,11 +102,10 @@ func (c *Route) placeOnLanes(r *command.Request) command.Decision {
 		r.At = c.serverOf(r)
 	}
 	alone := r.Several() || r.Row.Barrier || r.Row.Script && r.Slot < 0
-	if due && (alone || c.alone || c.Pauses() || c.Outdated()) {
-		c.Host.AwaitQuiet()
+	if (alone || busy && (c.alone || c.Pauses() || c.Outdated())) && !c.Host.AwaitQuiet() {
 		return command.Postponed
 	}
-	if c.alone = alone; due && r.At != topology.Any {
+	if c.alone = alone; busy && r.At != topology.Any {
 		c.turnTo(r.At)
 	}
 	return c.scatter(r)
@@ -154,8 +153,8 @@ func (c *Route) placeOnPin(r *command.Request) command.Decision {
 
 // Send sends a command, in these words, where it has been placed. h handles the reply; nil: it passes to the client.
 func (c *Route) Send(r *command.Request, raw []byte, h reply.Handler) {
-	if c.Host.Pin() != nil && !c.onLanes(r) {
-		c.Host.Forward(raw, h, 1)
+	if pin := c.Host.Pin(); pin != nil && !c.onLanes(r) {
+		pin.Send(raw, h, 1)
 		return
 	}
 	c.Copied(r.Row, raw, r.Aim).Post(h)

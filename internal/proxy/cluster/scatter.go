@@ -87,7 +87,7 @@ func (c *Route) sendParts(r *command.Request, parts []scatter.Part, join scatter
 func (c *Route) everywhere(r *command.Request, join scatter.Join) bool {
 	list := c.View.Nodes()
 	if len(list) == 0 {
-		return c.Host.NotCarriedOut(r)
+		return c.notSent(r)
 	}
 	g := c.gather(r, len(list), join)
 	if done := c.Host.PauseOf(r); done != nil {
@@ -104,6 +104,12 @@ func (c *Route) everywhere(r *command.Request, join scatter.Join) bool {
 	return true
 }
 
+// notSent ends a command for which no server is known. It returns true.
+func (c *Route) notSent(r *command.Request) bool {
+	c.Host.Transmit(nil, nil, c.Host.Expect(nil, reply.Passing(r.Muted)), 1)
+	return true
+}
+
 // scan sends a SCAN to the server that its cursor names.
 func (c *Route) scan(r *command.Request) command.Decision {
 	if len(r.Args) < 2 {
@@ -114,7 +120,7 @@ func (c *Route) scan(r *command.Request) command.Decision {
 	}
 	view := c.View
 	if len(view.Nodes()) == 0 {
-		return command.Decided(c.Host.NotCarriedOut(r))
+		return command.Decided(c.notSent(r))
 	}
 	cursor, ok := scatter.ReadCursor(r.Args[1], view)
 	if !ok {

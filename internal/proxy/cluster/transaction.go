@@ -238,7 +238,7 @@ func (c *Route) execOnPin(r *command.Request, refused func(reply.ID, topology.Re
 	if asking {
 		raw, n = slices.Concat(command.Asking, raw), n+1
 	}
-	c.Host.Forward(raw, &guarded{
+	pin.Send(raw, &guarded{
 		host: c.Host, slot: tx.slot, ahead: newAhead(asking, 1+tx.n), refused: refused, unsent: unsent,
 		to: &reply.Reply{
 			Session: c.Host, Muted: r.Muted, Missed: func() { c.queued = nil },
@@ -255,7 +255,7 @@ func (c *Route) endTx() {
 	c.queued = nil
 	if pin, state := c.pin(); state.Watching {
 		done := func([]byte) { pin.Unwatched(true) }
-		c.Host.Forward(command.Unwatch, &reply.Reply{Session: c.Host, Muted: true, Done: done}, 1)
+		pin.Send(command.Unwatch, &reply.Reply{Session: c.Host, Muted: true, Done: done}, 1)
 	}
 }
 

@@ -20,11 +20,6 @@ var (
 func (h host) Identity() upstream.Identity          { return h.ident }
 func (h host) Answer(r *request, words []byte) bool { return h.answer(r, words) }
 
-func (h host) Due() int { return h.out.Slots.Due() }
-
-func (h host) Forget(place reply.ID) { h.out.Slots.Answer(place, 1) }
-
-func (h host) Unsent(place reply.ID)                                  { h.lose(place, 1, false) }
 func (h host) AwaitQuiet() bool                                       { return h.awaitQuiet() }
 func (h host) AwaitReply()                                            { h.wait = waitReply }
 func (h host) Repeat(r *request)                                      { h.repeated, h.wait = r, waitReply }
@@ -34,15 +29,10 @@ func (h host) Lane(row *command.Row, at upstream.Node) *upstream.Lane { return h
 
 func (h host) Leave(l *upstream.Lane) { h.proxy.Upstream.Lanes.Leave(l) }
 
-func (h host) Transmit(by *upstream.Lane, raw []byte, at reply.ID, n int) { h.transmit(by, raw, at, n) }
-
 func (h host) TakePin(r *request, reason string) ([]byte, bool) {
 	return h.claimPin(r, reason, r.Policy)
 }
 func (h host) PauseOf(r *request) func(reply []byte) { return h.pauseOf(r) }
-func (h host) Allowance(bytes int) int               { return h.proxy.Budget.Allowance(bytes) }
-func (h host) Hopeful() bool                         { return !h.stranded() }
-func (h host) NotCarriedOut(r *request) bool         { return h.notCarriedOut(r) }
 func (h host) Abandon()                              { h.abandon() }
 func (h host) GiveUp()                               { h.giveUp() }
 func (h host) Part()                                 { h.part() }
@@ -59,11 +49,13 @@ func (h host) Hold(n int) reply.ID {
 	return h.out.Slots.Hold()
 }
 
-// Pause implements cluster.Host: what is paused for has no answer yet.
-func (h host) Pause() {
-	if h.wait == waitNone || h.wait == waitTurn {
-		h.wait = waitQuiet
+// Transmit implements cluster.Host.
+func (h host) Transmit(by *upstream.Lane, raw []byte, at reply.ID, n int) {
+	if by == nil {
+		h.lose(at, n, false)
+		return
 	}
+	h.transmit(by, raw, at, n)
 }
 
 // Pin implements cluster.Host.
@@ -74,18 +66,27 @@ func (h host) Pin() cluster.Pin {
 	return h.pin
 }
 
-// Forward implements cluster.Host.
-func (h host) Forward(raw []byte, to reply.Handler, n int) {
-	h.pin.fresh = false
-	h.forward(ordinaryRow, raw, to, n)
+// Patience implements cluster.Host.
+func (h host) Patience() cluster.Patience {
+	switch {
+	case !h.proxy.Upstream.Away():
+	case h.reach == unmet:
+		return cluster.None
+	case h.holds():
+		return cluster.Endless
+	}
+	return cluster.Usual
 }
-
-// Endures implements cluster.Host: the session keeps its locks.
-func (h host) Endures() bool { return h.holds() && h.proxy.Upstream.Away() }
 
 func (p *pinned) At() upstream.Node    { return p.conn.At() }
 func (p *pinned) Hopeless() bool       { return p.conn.Hopeless() }
 func (p *pinned) Unwatched(spent bool) { p.tx.watching, p.spent = false, p.spent || spent }
+
+// Send implements cluster.Pin.
+func (p *pinned) Send(raw []byte, to reply.Handler, n int) {
+	p.fresh = false
+	p.s.forward(ordinaryRow, raw, to, n)
+}
 
 // State implements cluster.Pin.
 func (p *pinned) State() cluster.PinState {

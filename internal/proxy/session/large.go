@@ -16,6 +16,10 @@ const (
 	// streamFrom is the announced size from which a command is streamed. Smaller commands are cheaper on the lane.
 	streamFrom = 4 << 20
 
+	// streamHeld is the announced size up to which a command is held whole, if there is plenty of memory, for a route
+	// that may have to send it again.
+	streamHeld = 16 << 20
+
 	// streamBacklog is the number of its bytes that may wait for Redis, if there is plenty of memory. Beyond it the
 	// client is not read.
 	streamBacklog = 1 << 20
@@ -91,7 +95,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 
 // openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (s *Session) openStream(r *request) bool {
-	if !s.way.Stream(r, max(s.guard.Need(), s.guard.Checked())) {
+	if !s.way.Stream(r, max(s.guard.Need(), s.guard.Checked()), s.proxy.Budget.Allowance(streamHeld)) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it

@@ -24,9 +24,9 @@ type route interface {
 	// its connection if it could not be sent: another server may serve it by then.
 	PlacesEach() bool
 
-	// Stream finds the server of a large command, of which the start has come. false: it must be held whole, or the
-	// session waits.
-	Stream(r *request, size int) bool
+	// Stream finds the server of a large command of that size, of which the start has come. false: it must be held
+	// whole, or the session waits. Commands of up to room bytes may be held whole.
+	Stream(r *request, size, room int) bool
 
 	// Home is the server for commands without a key; Any: there is one. Conn is a connection to a server.
 	Home() upstream.Node
@@ -54,7 +54,7 @@ type single struct{ s *Session }
 func (single) Place(*request) command.Decision                              { return command.Undecided }
 func (single) Guard(_ *request, to reply.Handler) reply.Handler             { return to }
 func (single) PlacesEach() bool                                             { return false }
-func (single) Stream(*request, int) bool                                    { return true }
+func (single) Stream(*request, int, int) bool                               { return true }
 func (single) Home() upstream.Node                                          { return topology.Any }
 func (w single) Conn(row *command.Row, _ upstream.Node) upstream.Connection { return w.s.conn(row) }
 func (single) Refusal() []byte                                              { return nil }

@@ -305,7 +305,9 @@ func (s *Session) awaitQuiet() bool {
 	if s.out.Slots.Due() == 0 {
 		return true
 	}
-	s.wait = waitQuiet
+	if s.wait == waitNone || s.wait == waitTurn { // else it waits for more than that
+		s.wait = waitQuiet
+	}
 	return false
 }
 
