@@ -294,15 +294,7 @@ func (u *Upstream) moved(from, to string) {
 	u.opts.Logger.Warn("the primary has moved", zap.String("from", from), zap.String("to", to))
 	u.moves.Add(1)
 	u.Lanes.Paused(time.Time{}) // CLIENT PAUSE ended with the old server
-	elsewhere := func(nc net.Conn) bool { return u.dialer.IsElsewhere(at, nc) }
-	leavers := u.Lanes.Leaving(elsewhere)
-	for _, p := range u.Pins.Leaving(at) {
-		leavers = append(leavers, p)
-	}
-	u.dialer.AbortLent(at) // the lock engines ask again
 	u.dialer.Moved(at)
-	dial.All(leavers, u.over)
-	u.dialer.AbortElsewhere(at)
 	u.askRefresh()
 }
 

@@ -22,10 +22,11 @@ type Connections struct {
 type connected struct {
 	id     uint64 // 0: not known
 	at     string // the address that was dialled
-	lent   bool
-	old    bool // see IsBefore72
+	old    bool   // see IsBefore72
 	locked bool
-	guard  *netio.Guard // nil: none
+	guard  *netio.Guard          // nil: none
+	leave  func() (settled bool) // see Dialer.Serve; nil: it was not called
+	end    func()                // of leave
 }
 
 // Locked reports whether Redis refuses all but a login on a connection that has no credentials. Else it has the rights
@@ -84,17 +85,33 @@ func (c *Connections) Closed(nc net.Conn) {
 	delete(c.open, nc)
 }
 
-// Elsewhere returns the open connections that were dialled at another address, or only the lent ones among them.
-func (c *Connections) Elsewhere(than string, lentOnly bool) []net.Conn {
+// serve takes what Dialer.Serve says of an open connection.
+func (c *Connections) serve(nc net.Conn, leave func() (settled bool), end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []net.Conn
+	if known, ok := c.open[nc]; ok {
+		known.leave, known.end = leave, end
+		c.open[nc] = known
+	}
+}
+
+// leave ends the connections that were dialled at another address, unless a request is on its way there. late: also
+// those. It reports whether there are others.
+func (c *Connections) leave(than string, late bool) (more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for nc, known := range c.open {
-		if known.at != than && (known.lent || !lentOnly) {
-			all = append(all, nc)
+		switch {
+		case known.at == than:
+		case known.leave == nil:
+			Abort(nc)
+		case known.leave() || late:
+			known.end()
+		default:
+			more = true
 		}
 	}
-	return all
+	return more
 }
 
 // At is the address at which an open connection was dialled; "" if it is not open.
@@ -131,12 +148,6 @@ type lent struct {
 // Lend returns a connection for a library that does its own handshake. check is told the role of the server. Its
 // error is that of the library's read, before the library has sent a command.
 func (c *Connections) Lend(nc net.Conn, check func(role Role) error) net.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.open[nc]; ok {
-		known.lent = true
-		c.open[nc] = known
-	}
 	return &lent{Conn: nc, open: c, check: check}
 }
 

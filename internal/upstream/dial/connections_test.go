@@ -26,25 +26,6 @@ func (c *conn) Close() error {
 	return nil
 }
 
-func TestConnectionsElsewhere(t *testing.T) {
-	var c Connections
-	old, present, lib := new(conn), new(conn), new(conn)
-	c.Opened(old, "old", nil)
-	c.Opened(present, "new", nil)
-	c.Opened(lib, "old", nil)
-	c.Lend(lib, nil)
-	if all := c.Elsewhere("new", false); len(all) != 2 || !slices.Contains(all, net.Conn(old)) || !slices.Contains(all, net.Conn(lib)) {
-		t.Errorf("elsewhere: %v", all)
-	}
-	if all := c.Elsewhere("new", true); len(all) != 1 || all[0] != lib {
-		t.Errorf("lent and elsewhere: %v", all)
-	}
-	c.Closed(old)
-	if c.At(lib) != "old" || c.At(old) != "" {
-		t.Errorf("%q, %q", c.At(lib), c.At(old))
-	}
-}
-
 func decode(t *testing.T, text string) resp.Value {
 	t.Helper()
 	v, _, err := resp.Decode([]byte(text))

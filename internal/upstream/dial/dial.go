@@ -391,22 +391,50 @@ func (d *Dialer) Forget(at topology.Node, tell chan<- struct{}) { d.reachOf(at).
 // client of the session that asks gives up now, and will come back.
 func (d *Dialer) Away(at topology.Node) bool { return d.reachOf(at).away() }
 
-// Moved says that the server is at another address now. All connections try that at once.
-func (d *Dialer) Moved(at topology.Node) { d.reachOf(at).renew() }
+// Serve says how an open connection ends when its server moves. leave takes no more requests for it, and reports whether
+// none is on its way; it is called several times, and not after the connection has been Closed. Then end ends it, also
+// if the server has moved already; nil: Abort does. Neither blocks. Requires no locks.
+func (d *Dialer) Serve(at topology.Node, nc net.Conn, leave func() (settled bool), end func()) {
+	if end == nil {
+		end = func() { Abort(nc) }
+	}
+	d.conns.serve(nc, leave, end)
+	if d.IsElsewhere(at, nc) {
+		end() // Moved may have looked before
+	}
+}
 
-// AbortLent ends the lent connections to other addresses than the present one.
-func (d *Dialer) AbortLent(at topology.Node) { d.abortElsewhere(at, true) }
+const (
+	// settleLimit is the time for replies. A server that answers at all needs less, and a server that is gone delays its
+	// clients by no more.
+	settleLimit = 100 * time.Millisecond
 
-// AbortElsewhere ends all connections to other addresses than the present one.
-func (d *Dialer) AbortElsewhere(at topology.Node) { d.abortElsewhere(at, false) }
+	// lookEvery is the pause between two looks at the requests on their way.
+	lookEvery = time.Millisecond
+)
 
-func (d *Dialer) abortElsewhere(at topology.Node, lentOnly bool) {
+// Moved says that the server is at another address now. All connections try that at once. Those to other addresses end;
+// it returns when the last one does, or Options.Stop is closed. Requires no locks.
+//
+// No connection to an old address gets another request. Requests on their way get a short time for their replies,
+// because the old server answers them if the move was planned. Then the connections end: a server that has been stopped
+// would keep them for ever, because its kernel acknowledges all that it is sent. Connections of which Serve was not
+// called end at once; the lock engines, to which they are lent, ask again.
+func (d *Dialer) Moved(at topology.Node) {
 	place, err := d.opts.Resolver.Resolve(at)
 	if err != nil {
 		return
 	}
-	for _, nc := range d.conns.Elsewhere(place.Address, lentOnly) {
-		Abort(nc)
+	end := time.Now().Add(settleLimit)
+	more := d.conns.leave(place.Address, false)
+	d.reachOf(at).renew()
+	for more {
+		select {
+		case <-time.After(lookEvery):
+		case <-d.opts.Stop:
+			return
+		}
+		more = d.conns.leave(place.Address, !time.Now().Before(end))
 	}
 }
 

@@ -155,37 +155,3 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 	}
 	d.HangUp(nc)
 }
-
-func TestOldConnectionsAreAborted(t *testing.T) {
-	old, server := redistest.Start(t), redistest.Start(t)
-	d, primary := dialer(t, old.Addr(), -1)
-	nc, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lent, err := d.Connect(t.Context(), "p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.IsElsewhere("p", nc) {
-		t.Error("the server has not moved")
-	}
-	primary.Publish(server.Addr())
-	if !d.IsElsewhere("p", nc) {
-		t.Error("the server has moved")
-	}
-	d.AbortLent("p")
-	if _, err := lent.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the lent connection: %v", err)
-	}
-	_ = nc.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if _, err := nc.Read(make([]byte, 1)); errors.Is(err, net.ErrClosed) {
-		t.Error("another connection was ended with the lent ones")
-	}
-	d.AbortElsewhere("p")
-	if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the connection to the old address: %v", err)
-	}
-}
-
-// A server that refuses writes because it is a replica may have moved, if it can move at all.

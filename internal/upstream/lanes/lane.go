@@ -1,6 +1,7 @@
 package lanes
 
 import (
+	"context"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -34,7 +35,6 @@ type Lane struct {
 	mover  stream.Mover  // nil: two goroutines move its bytes
 	stop   chan struct{} // closed by Close
 	once   sync.Once
-	open   dial.Connection
 
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
@@ -114,32 +114,22 @@ func (l *Lane) closed() bool {
 
 // Close ends the lane: Run returns, and Append refuses commands.
 func (l *Lane) Close() {
-	l.once.Do(func() {
-		close(l.stop)
-		l.open.End()
-	})
+	l.once.Do(func() { close(l.stop) })
 }
 
-// Leaver returns the connection for dial.All, if it leads to another address than the server's present one.
-func (l *Lane) Leaver(isElsewhere func(net.Conn) bool) (dial.Leaver, bool) {
-	return l.open.Leaver(isElsewhere, l.Leave)
-}
-
-// serve moves the lane's bytes until its connection ends, and closes it.
-func (l *Lane) serve(nc net.Conn) error {
-	over := l.open.Begin(nc)
-	defer l.open.End()
-	if l.closed() || l.set.all.opts.Dialer.IsElsewhere(l.At(), nc) {
-		l.open.End() // its owner may have looked before begin
-	}
+// serve moves the lane's bytes until its connection ends or ctx does, and closes it.
+func (l *Lane) serve(ctx context.Context, nc net.Conn) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	l.set.all.opts.Dialer.Serve(l.At(), nc, l.Leave, end)
 	if l.mover == nil {
 		if sc, ok := nc.(syscall.Conn); ok {
 			l.WriteDirectly(netio.New(sc))
 		}
 		defer l.EndDirect()
-		return stream.Serve(nc, l.Stream, over, nil)
+		return stream.Serve(nc, l.Stream, ctx.Done(), nil)
 	}
-	return l.mover.Drive(nc, over)
+	return l.mover.Drive(nc, ctx.Done())
 }
 
 // Run keeps the lane connected until it is closed.
@@ -199,7 +189,7 @@ func (l *Lane) Run() {
 			l.awaitLoaded(nc)
 		}
 		waited = true
-		err = l.serve(nc)
+		err = l.serve(ctx, nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(nc)
 		o.Dialer.Connections().Closed(nc)

@@ -7,7 +7,6 @@
 package lanes
 
 import (
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -247,20 +246,6 @@ func (ls *Lanes) Paused(until time.Time) {
 	for _, s := range ls.sets {
 		s.pause()
 	}
-}
-
-// Leaving returns the connections that lead to another address than the present one of their server. They take no more
-// requests.
-func (ls *Lanes) Leaving(isElsewhere func(net.Conn) bool) []dial.Leaver {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	var leavers []dial.Leaver
-	for l := range ls.lanes {
-		if one, ok := l.Leaver(isElsewhere); ok {
-			leavers = append(leavers, one)
-		}
-	}
-	return leavers
 }
 
 // Trim closes lanes that no session has used since t, but for one spare lane of each set in use. It returns the targets

@@ -45,7 +45,7 @@ type Pin struct {
 	owner string // the account that has it, or had it last
 	lent  bool   // a session has it
 	dead  bool   // its connection has ended
-	// No other session gets it: its server has moved, or it may have rights that a new connection would not have.
+	// No other session gets it: its server is gone, or it may have rights that a new connection would not have.
 	leaves bool
 	since  time.Time // when it became idle
 }
@@ -158,6 +158,11 @@ func (p *Pin) Discard() {
 // abort ends the connection as if the server had.
 func (p *Pin) abort() { p.once.Do(func() { close(p.stop) }) }
 
+// isElsewhere reports whether the server has moved since the connection was made.
+func (p *Pin) isElsewhere() bool {
+	return p.up.Load() && p.pins.opts.Dialer.IsElsewhere(p.target.At, p.nc)
+}
+
 // run serves the pin's connection until it ends.
 func (p *Pin) run() {
 	dialer, own := p.pins.opts.Dialer, p.pins.opts.Own
@@ -195,9 +200,7 @@ func (p *Pin) run() {
 	p.nc = nc
 	p.know()
 	p.up.Store(true)
-	if dialer.IsElsewhere(p.target.At, nc) {
-		dial.Abort(nc) // Leaving may have looked before it was up
-	}
+	dialer.Serve(p.target.At, nc, p.Leave, nil)
 	if sc, ok := nc.(syscall.Conn); ok {
 		p.WriteDirectly(netio.New(sc))
 	}

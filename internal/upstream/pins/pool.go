@@ -159,7 +159,9 @@ func (ps *Pins) giveLocked(pool *pool, a Ask) *Pin {
 	var p *Pin
 	ok, t := false, dial.Target{At: a.At, ID: a.ID}
 	if !a.Patient || pool.idle.Count(t) > 1 || pool.open >= pool.max {
-		p, ok = pool.idle.Take(t)
+		for p, ok = pool.idle.Take(t); ok && p.isElsewhere(); p, ok = pool.idle.Take(t) {
+			ps.closeLocked(p) // its server has moved, and the connection is about to end
+		}
 	}
 	if !ok {
 		if pool.open >= pool.max {
@@ -408,25 +410,6 @@ func (ps *Pins) resizeLocked(pool *pool, size int, patience time.Duration) {
 	}
 }
 
-// Leaving is called when a server has moved. Idle pins at its old address are closed. The others are returned, for the
-// caller to Leave and Abort. No session gets one of them any more.
-func (ps *Pins) Leaving(at topology.Node) []*Pin {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	elsewhere := func(p *Pin) bool {
-		return p.target.At == at && p.up.Load() && ps.opts.Dialer.IsElsewhere(at, p.nc)
-	}
-	ps.dropIdleLocked(elsewhere)
-	var lent []*Pin
-	for p := range ps.all {
-		if elsewhere(p) {
-			p.leaves = true
-			lent = append(lent, p)
-		}
-	}
-	return lent
-}
-
 // DropAt closes the idle pins that lead to servers that are gone, and returns those of these servers to which others
 // lead. No other session gets one of these.
 func (ps *Pins) DropAt(gone func(at topology.Node) bool) (used []topology.Node) {
@@ -453,6 +436,3 @@ func (ps *Pins) EndAt(node topology.Node, alive bool) {
 		}
 	}
 }
-
-// Abort ends the connection. Requests on their way are reported as sent, and the session learns of the end.
-func (p *Pin) Abort() { dial.Abort(p.nc) }
