@@ -131,11 +131,11 @@ func (w *acquire) name() {
 	if !w.Named() {
 		return
 	}
-	n, name := script.ForWaiters(w.Lock), w.s.Name
+	name := w.s.Name
 	if w.OfNamed() { // all sessions of the owner are woken by it
 		name = w.Owner
 	}
-	w.Place, w.Wake = n.PlaceOf(name), n.NameChannel(name)
+	w.Place, w.Wake = script.PlaceOf(w.Lock, name), script.NameChannel(w.Lock, name)
 }
 
 // anew has the acquire ask anew, because the grant that it got or was to deepen has ended. An owner of the session's own

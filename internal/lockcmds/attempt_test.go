@@ -145,7 +145,7 @@ func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
 	if o.Empty() || o.With(script.Release{Key: "k"}).Call().Name() != "handover" {
 		t.Fatalf("offer %+v", o)
 	}
-	o.answered(holder, script.Released{Status: script.HandedOver, Granted: 8, To: script.ToPlain}, w.Time, nil)
+	o.answered(holder, script.Released{Status: script.Freed, Granted: 8, To: script.ToPlain}, w.Time, nil)
 	a.got() // not before the session of the holder is unlocked
 	holder.Unlock()
 	a.got(":8")

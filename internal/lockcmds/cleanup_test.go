@@ -8,13 +8,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // queued is how many entries the fair queue of a lock has in Redis.
 func queued(t *testing.T, srv *redistest.Server, key string) int64 {
 	t.Helper()
-	return srv.Client(t).LLen(t.Context(), script.Queue(key)).Val() + srv.Client(t).ZCard(t.Context(), script.Deadlines(key)).Val()
+	return srv.Client(t).LLen(t.Context(), script.Queue(key)).Val() + srv.Client(t).ZCard(t.Context(), locktest.NamesOf(key).Deadlines).Val()
 }
 
 func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -147,7 +148,7 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		})
 	})
 	k.fair()
-	k.listen(script.Of("k").NameChannel(k.owner))
+	k.listen(script.NameChannel("k", k.owner))
 	equal(t, "queue", inRedis(), []string{place, k.owner})
 	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
 		t.Errorf("LOCKINFO: %s", info)
@@ -184,7 +185,7 @@ func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, first.reply())
 	first.want("UNLOCK k", ":1")
-	if n := p.srv.Client(t).Exists(t.Context(), "k", script.Queue("k"), script.Deadlines("k")).Val(); n != 0 {
+	if n := p.srv.Client(t).Exists(t.Context(), "k", script.Queue("k"), locktest.NamesOf("k").Deadlines).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }

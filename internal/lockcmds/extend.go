@@ -100,15 +100,11 @@ func (x *extension) Answered(o callOutcome) []byte {
 	if x.h != nil && isOverwritten(err) {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
-	answer := table.HoldAnswer{
-		Status: table.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: o.SentAt,
+	said := table.NotHolder
+	if a.Held {
+		said = table.Held
 	}
-	switch {
-	case err != nil:
-		answer.Status = unanswered(err)
-	case a.Held:
-		answer.Status = table.Held
-	}
+	answer := table.HoldAnswer{Status: statusOf(said, err), Fence: a.Fence, Holds: a.Holds, SentAt: o.SentAt}
 	var reply table.Reply
 	x.e.step(func(t *table.Table) {
 		if answer.Status == table.InDoubt {
@@ -134,9 +130,12 @@ func (x *extension) settleLocked() {
 	x.e.calls.RollBack(d)
 }
 
-// unanswered is what an error in place of an answer means to the table.
-func unanswered(err error) table.Status {
-	if errors.Is(err, contract.ErrInDoubt) {
+// statusOf is what the outcome of a release or an extension means to the table: the answer, or an error in its place.
+func statusOf(said table.Status, err error) table.Status {
+	switch {
+	case err == nil:
+		return said
+	case errors.Is(err, contract.ErrInDoubt):
 		return table.InDoubt
 	}
 	return table.Failed

@@ -72,7 +72,7 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 	switch {
 	case err != nil && !errors.Is(err, contract.ErrInDoubt):
 		err = contract.ErrUnsent // the release was refused: nothing happened to the waiters
-	case err == nil && (a.Status == script.Freed || a.Status == script.HandedOver):
+	case err == nil && a.Status == script.Freed:
 		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place, PTTL: a.PTTL}
 		missed.Placed, missed.Place = true, a.Place
 	}

@@ -104,7 +104,7 @@ func placed(a asking, w *table.Waiter) script.Attempt {
 	if first, stays, enqueue := w.First(); w.Fair {
 		s.Way, s.Place = script.AtOwnPlace, w.Place
 	} else if first {
-		s.Way, s.Place = script.AtCrowdPlace, script.Names{Lock: a.Key}.PlaceOf(a.Crowd)
+		s.Way, s.Place = script.AtCrowdPlace, script.PlaceOf(a.Key, a.Crowd)
 		s.Stays, s.Enqueue = stays, enqueue
 	}
 	return s

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -22,7 +23,7 @@ const wait = 300000
 // giveUp is what a Redisson client does when its time to wait is over: it takes its wait off everybody behind it.
 func (r *redisson) giveUp() {
 	r.t.Helper()
-	n := script.Of(r.key)
+	n := locktest.NamesOf(r.key)
 	r.eval(`
 		local queue, found = redis.call('lrange', KEYS[1], 0, -1), false
 		for _, owner in ipairs(queue) do
@@ -37,7 +38,7 @@ func (r *redisson) giveUp() {
 // No place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
 func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 	srv := redistest.Start(t)
-	c, names := srv.Client(t), script.Of("foo")
+	c, names := srv.Client(t), locktest.NamesOf("foo")
 	run := func(call script.Call) (status int64) {
 		args := make([]any, len(call.Args))
 		for i, a := range call.Args {
@@ -149,7 +150,7 @@ func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	for _, p := range []*proxy{p, q} {
 		p.awaitAttempts("k")
 	}
-	n := script.Of("k")
+	n := locktest.NamesOf("k")
 	before := c.LRange(t.Context(), n.Queue, 0, -1).Val()
 	c.LPush(t.Context(), n.Queue, "dead")
 	for _, owner := range append(before, "dead") {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -170,7 +171,7 @@ const dropStale = `
 // fair asks in order; nil: acquired.
 func (r *redisson) fair() any {
 	r.t.Helper()
-	n := script.Of(r.key)
+	n := locktest.NamesOf(r.key)
 	return r.eval(dropStale+`
 		if redis.call('exists', KEYS[1]) == 0
 			and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
@@ -203,7 +204,7 @@ func (r *redisson) fair() any {
 
 func (r *redisson) fairRelease() any {
 	r.t.Helper()
-	n := script.Of(r.key)
+	n := locktest.NamesOf(r.key)
 	return r.eval(dropStale+`
 		local head = redis.call('lindex', KEYS[2], 0)
 		if redis.call('exists', KEYS[1]) == 0 then
@@ -307,7 +308,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	}
 	a.waits("FAIRLOCK k")
 	k.fair()
-	k.listen(script.Of("k").NameChannel(k.owner))
+	k.listen(script.NameChannel("k", k.owner))
 	b.waits("FAIRLOCK k")
 	b.quiet(50 * time.Millisecond)
 	equal(t, "redisson releases", j.fairRelease(), any(int64(1)))
@@ -350,7 +351,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 		j := newRedisson(t, srv, 1, "k")
 		j.owner = j.owner[:37] + itoa(int64(n))
 		j.fair()
-		j.listen(script.Of("k").NameChannel(j.owner))
+		j.listen(script.NameChannel("k", j.owner))
 		cutOff = append(cutOff, j)
 	}
 	a.waits("FAIRLOCK k")

@@ -130,7 +130,7 @@ func (r *release) Answered(o callOutcome) []byte {
 			r.settleLocked()
 		}
 		reply = t.Released(&r.Release, table.HoldAnswer{
-			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: o.SentAt,
+			Status: statusOf(a.Status, err), Fence: a.Fence, Holds: a.Holds, SentAt: o.SentAt,
 		})
 		if r.session.ended && r.Hold != nil {
 			rest, left = r.e.restLocked(r.session, r.Hold)
@@ -176,21 +176,4 @@ func (r *release) settleLocked() {
 		d.Done = r.next.askAgain
 	}
 	r.e.calls.RollBack(d)
-}
-
-// statusOf is what the answer to a release means to the table.
-func statusOf(a script.Released, err error) table.Status {
-	if err != nil {
-		return unanswered(err)
-	}
-	switch a.Status {
-	case script.Freed, script.HandedOver:
-		return table.Freed
-	case script.StillHeld:
-		return table.Held
-	case script.OtherGrant:
-		return table.OtherGrant
-	default:
-		return table.NotHolder
-	}
 }

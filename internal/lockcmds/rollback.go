@@ -113,7 +113,7 @@ func (e *keeper) lower(h *table.Hold, back script.Release, limit time.Duration, 
 		What: "roll a hold back", Key: back.Key, Limit: limit,
 		Task: func(ctx context.Context) error {
 			a, err := runFor(ctx, e.client, back.Call(), back.Decode)
-			if err == nil && a.Status == script.StillHeld { // the acquire may have made the lease longer
+			if err == nil && a.Status == script.Held { // the acquire may have made the lease longer
 				keep := script.Drop{Key: back.Key, Part: back.Part, Keep: back.Lease}
 				_, err = runFor(ctx, e.client, keep.Call(), script.DecodeDone)
 			} else if err == nil {

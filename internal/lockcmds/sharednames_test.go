@@ -53,7 +53,7 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 			}
 		}
 	}
-	if n := p.srv.Client(t).Exists(t.Context(), script.Queue("a"), script.Deadlines("a")).Val(); n != 0 {
+	if n := p.srv.Client(t).Exists(t.Context(), script.Queue("a"), locktest.NamesOf("a").Deadlines).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }
@@ -74,7 +74,7 @@ func TestWaitersForLocksOfBracesAreWoken(t *testing.T) {
 				holder = w
 			}
 			holder.want("UNLOCK "+key, ":1")
-			if n := p.srv.Client(t).Exists(t.Context(), script.Queue(key), script.Deadlines(key)).Val(); n != 0 {
+			if n := p.srv.Client(t).Exists(t.Context(), script.Queue(key), locktest.NamesOf(key).Deadlines).Val(); n != 0 {
 				t.Errorf("%s %q: %d keys left", verb, key, n)
 			}
 		}

@@ -74,8 +74,10 @@ func (e *keeper) namesOfLocked(lock string) table.Names {
 	if q := e.table.Queue(lock); q != nil {
 		return q.Names()
 	}
-	n := script.ForWaiters(lock)
-	return table.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(e.crowd), Wake: n.NameChannel(e.crowd)}
+	return table.Names{
+		Key: lock, Channel: script.Channel(lock),
+		Place: script.PlaceOf(lock, e.crowd), Wake: script.NameChannel(lock, e.crowd),
+	}
 }
 
 // OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1).

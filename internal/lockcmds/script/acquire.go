@@ -58,7 +58,7 @@ func (a Acquire) tell() string {
 	if !a.named() {
 		return ""
 	}
-	return ForWaiters(a.Key).NameChannel(a.Owner)
+	return NameChannel(a.Key, a.Owner)
 }
 
 // Deepen acquires a lock again that the only session of an owner holds by the grant of that fence. It never grants.

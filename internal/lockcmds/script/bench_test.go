@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -25,7 +26,7 @@ type bench struct {
 	t *testing.T
 	c *redis.Client
 	s map[string]*script.Script
-	n script.Names
+	n locktest.Names
 
 	request int64 // of the latest call
 	mine    map[string]belief
@@ -56,13 +57,13 @@ func onBoth(t *testing.T, f func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
 		srv := redistest.Start(t)
-		f(t, &bench{t: t, c: srv.Client(t), s: scripts(), n: script.Of("foo")})
+		f(t, &bench{t: t, c: srv.Client(t), s: scripts(), n: locktest.NamesOf("foo")})
 	})
 	t.Run("miniredis", func(t *testing.T) {
 		srv := miniredis.RunT(t)
 		c := redis.NewClient(&redis.Options{Addr: srv.Addr(), Protocol: 2, MaintNotificationsConfig: nil})
 		t.Cleanup(func() { _ = c.Close() })
-		f(t, &bench{t: t, c: c, s: scripts(), n: script.Of("foo")})
+		f(t, &bench{t: t, c: c, s: scripts(), n: locktest.NamesOf("foo")})
 	})
 }
 

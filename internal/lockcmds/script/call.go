@@ -110,7 +110,7 @@ func (s *Script) ofHold(lock, timeout string, pairs ...string) Call {
 	n := len(all)
 	all = appendTo(all, s.args.first, pairs)
 	c := Call{s, all[:n:n], all[n:]}
-	if at := slices.Index(s.args.first, "publish"); at >= 0 {
+	if at := s.publish; at >= 0 {
 		if at >= len(c.Args) {
 			c.Args = c.Args[:at+1]
 		}
@@ -138,10 +138,10 @@ func (c Call) On(s Servers) Call {
 		return c
 	}
 	c.composed()
-	if i := slices.Index(c.keys.first, "counter"); i >= 0 {
+	if i := c.counter; i >= 0 {
 		c.Keys[i] = FenceOf(c.Keys[0], true)
 	}
-	if i := slices.Index(c.args.first, "publish"); s.Sharded && i >= 0 {
+	if i := c.publish; s.Sharded && i >= 0 {
 		c.Args[i] = spublish
 	}
 	return c

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -48,6 +49,7 @@ func (s *Script) compose(c *composer) {
 	}
 	s.text = strings.Join(c.expand(own, map[string]bool{}), "\n") + "\n"
 	s.keys, s.args = namesIn(s.text, "KEYS"), namesIn(s.text, "ARGV")
+	s.counter, s.publish = slices.Index(s.keys.first, "counter"), slices.Index(s.args.first, "publish")
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
 	s.evalsha = string(resp.AppendBulk(resp.AppendBulk(nil, "EVALSHA"), s.sha))
@@ -116,7 +118,7 @@ func (c *composer) expand(lines []string, known map[string]bool) (out []string) 
 			out = append(out, c.expand(block, inside)...)
 			i += len(block)
 		case isMark(code):
-			out = indented(out, c.insert(code), indent(lines[i]))
+			out = append(out, c.expand(indented(nil, c.insert(code), indent(lines[i])), known)...)
 		default:
 			out = append(out, lines[i])
 		}

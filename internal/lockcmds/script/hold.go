@@ -52,7 +52,7 @@ type HandOver struct {
 func (h HandOver) Call() Call {
 	all := []string{
 		"owner", h.Owner, "fence", itoa(h.Fence), "holds", itoa(h.Holds), "lease", millis(h.Lease), "field", h.field(),
-		"wait", millis(h.Wait), "crowd", Names{Lock: h.Key}.PlaceOf(h.Crowd), "stays", flag(h.Stays),
+		"wait", millis(h.Wait), "crowd", PlaceOf(h.Key, h.Crowd), "stays", flag(h.Stays),
 	}
 	if w := h.Plain; w != nil {
 		all = append(all,
@@ -65,18 +65,6 @@ func (h HandOver) Call() Call {
 	return handover.of(h.Key, all...)
 }
 
-// ReleaseStatus says what has become of a Release.
-type ReleaseStatus uint8
-
-// Values of ReleaseStatus.
-const (
-	Freed      ReleaseStatus = iota // it was the last hold
-	HandedOver                      // it was the last hold, and a waiter has the lock
-	StillHeld                       // holds are left
-	NotHolder                       // the owner does not hold the lock
-	OtherGrant                      // it does, but by a grant with another fence
-)
-
 // Waiters that a HandOver may have granted the lock to.
 const (
 	ToNobody = iota
@@ -87,7 +75,7 @@ const (
 
 // Released is the answer to Release and HandOver.
 type Released struct {
-	Status  ReleaseStatus
+	Status  Status        // Held, Freed, NotHolder or OtherGrant
 	Fence   int64         // of the grant; 0: it was taken without one
 	Holds   int64         // of the owner that are left
 	To      int64         // ToNobody, ToPlain, ToFair or ToNamed
@@ -102,7 +90,7 @@ type Released struct {
 // Decode decodes the answer of release, and of handover to a HandOver with this Release.
 func (r *Release) Decode(v resp.Value) (Released, error) {
 	if v.Kind == resp.Integer && v.Int < 0 {
-		return Released{Status: HandedOver, Granted: -v.Int, Fence: r.Fence, To: ToNamed, Placed: true}, nil
+		return Released{Status: Freed, Granted: -v.Int, Fence: r.Fence, To: ToNamed, Placed: true}, nil
 	}
 	n, err := numbersOf(v)
 	if err != nil {
@@ -111,7 +99,7 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 	switch n.at[0] {
 	case handedOver:
 		return Released{
-			Status: HandedOver, Granted: n.at[1], Fence: n.at[2], Damage: Damage(n.at[3]),
+			Status: Freed, Granted: n.at[1], Fence: n.at[2], Damage: Damage(n.at[3]),
 			To: n.at[4], Placed: true, Place: n.at[5], PTTL: n.duration(6),
 		}, nil
 	case done:
@@ -119,7 +107,7 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 			Status: Freed, Fence: n.at[1], Damage: Damage(n.at[3]), Placed: n.len > 5, Place: n.at[5], Waited: n.len > 3,
 		}, nil
 	case notNow:
-		return Released{Status: StillHeld, Holds: n.at[1], Fence: n.at[2]}, nil
+		return Released{Status: Held, Holds: n.at[1], Fence: n.at[2]}, nil
 	case notHolder:
 		return Released{Status: NotHolder}, nil
 	case otherGrant:
@@ -139,7 +127,7 @@ type Drop struct {
 // Call is the call of drop.
 func (d Drop) Call() Call {
 	return drop.of(d.Key,
-		"owner", d.Owner, "fence", itoa(d.Fence), "keep", millis(d.Keep), "name", cmp.Or(d.Name, d.field()))
+		"owner", d.Owner, "fence", itoa(d.Fence), "keep", millis(d.Keep), "name", d.Name)
 }
 
 // Force ends grants of a lock of any holder.
@@ -237,17 +225,13 @@ func (x Extend) Call() Call {
 // Extended is the answer to Extend.
 type Extended struct {
 	Held         bool // the owner is the holder, by the grant that was meant
-	Other        bool // it is, but by a grant with another fence
 	Fence, Holds int64
 }
 
 // DecodeExtended decodes the answer of extend.
 func DecodeExtended(v resp.Value) (Extended, error) {
 	n, err := numbersOf(v)
-	if err != nil || n.at[0] != done && n.at[0] != otherGrant {
-		return Extended{}, err
-	}
-	return Extended{Held: n.at[0] == done, Other: n.at[0] == otherGrant, Fence: n.at[1], Holds: n.at[2]}, nil
+	return Extended{Held: n.at[0] == done, Fence: n.at[1], Holds: n.at[2]}, err
 }
 
 // Renewal is one lease of a Renew.

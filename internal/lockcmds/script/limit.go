@@ -18,7 +18,7 @@ func (a Attempt) LimitCall() Call {
 // LimitCall is the call of handover_limit, for waiters whose Limit is not 0.
 func (h HandOver) LimitCall() Call {
 	all := []string{
-		"owner", h.Owner, "fence", itoa(h.Fence), "wait", millis(h.Wait), "crowd", Names{Lock: h.Key}.PlaceOf(h.Crowd),
+		"owner", h.Owner, "fence", itoa(h.Fence), "wait", millis(h.Wait), "crowd", PlaceOf(h.Key, h.Crowd),
 		"stays", flag(h.Stays),
 	}
 	if w := h.Plain; w != nil {

@@ -344,7 +344,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got.Status == script.Freed || got.Status == script.HandedOver {
+				if got.Status == script.Freed {
 					delete(fences, got.Fence)
 				}
 				if got.Granted != 0 {

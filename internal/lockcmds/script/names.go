@@ -8,16 +8,6 @@ import (
 
 // This file has the Redis keys and channels of a lock. It does no I/O and keeps no state.
 
-// Names are the Redis keys and channels of one lock. The forms are Redisson's, to the letter, except Fence, which is
-// ours.
-type Names struct {
-	Lock      string // the hash itself, at the key the client named
-	Channel   string // released: "0"; the channel of a fair waiter is channel:owner
-	Queue     string // list of fair waiters
-	Deadlines string // zset of fair waiters
-	Fence     string // fence counter, shared by all locks; in a cluster see FenceOf
-}
-
 // Fence counts the fences of all locks of one server. In a cluster it is the beginning of a name: see FenceOf.
 const Fence = "lockproxy:fence"
 
@@ -33,22 +23,7 @@ const (
 // timeoutSuffix ends the names of leases of shared holds, but for a number.
 const timeoutSuffix = ":rwlock_timeout:"
 
-// Of builds the names for key. They share one allocation.
-func Of(key string) Names {
-	var space [256]byte
-	all := AppendChannel(space[:0], key)
-	channel := len(all)
-	all = AppendQueue(all, key)
-	queue := len(all)
-	text := string(appendTagged(all, deadlinesPrefix, key))
-	return Names{Lock: key, Channel: text[:channel], Queue: text[channel:queue], Deadlines: text[queue:], Fence: Fence}
-}
-
-// ForWaiters builds the names for key that waiters need: Queue and Deadlines are empty. A waiter keeps them, and
-// clients choose how long they are.
-func ForWaiters(key string) Names { return Names{Lock: key, Channel: Channel(key)} }
-
-// Channel is the base channel of a lock.
+// Channel is the base channel of a lock: a release is told there.
 func Channel(key string) string { return tagged(channelPrefix, key) }
 
 // timeoutOf is the lease of an owner that holds a lock shared, as Redisson's readers have it.
@@ -97,9 +72,6 @@ func IsDerived(key []byte) bool {
 // Queue is the fair queue of a lock.
 func Queue(key string) string { return tagged(queuePrefix, key) }
 
-// Deadlines is the deadlines of the places in that queue.
-func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
-
 // ForcedChannel is the channel on which proxies are told of grants that were ended by force; see Forced.Message. All
 // locks share it, so in a cluster it is no shard channel.
 const ForcedChannel = "lockproxy:forced"
@@ -108,12 +80,12 @@ const ForcedChannel = "lockproxy:forced"
 func Lost(key string) string { return tagged("lockproxy:lost", key) }
 
 // NameChannel is the channel on which the waiters of an owner are woken by its name.
-func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.PlaceOf(owner) }
+func NameChannel(key, owner string) string { return Channel(key) + ":" + PlaceOf(key, owner) }
 
-// PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so
-// the places of waiters for "{a}" are marked; see waits_for in lib/queue.lua. "{}" has no such other lock.
-func (n Names) PlaceOf(owner string) string {
-	if isBraced(n.Lock) {
+// PlaceOf is the name under which an owner stands in the fair queue of a lock. Redisson's rule gives "a" and "{a}" one
+// queue, so the places of waiters for "{a}" are marked; see waits_for in lib/queue.lua. "{}" has no such other lock.
+func PlaceOf(key, owner string) string {
+	if isBraced(key) {
 		return owner + "{}"
 	}
 	return owner

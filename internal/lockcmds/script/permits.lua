@@ -192,14 +192,8 @@ local permit, by, ends = permit_with(fence, now)
 if not permit or owner_of_permit(permit) ~= owner then
   return {-1}
 end
-local plain, fair, head, who, place = plain_permit ~= '', fair_permit, head_of(), 0, 0
-if not head then
-  who = fair and 2 or 1
-elseif plain and head == crowd then
-  who = 1
-elseif fair and head == fair_place then
-  who = 2
-end
+local plain, fair, head = plain_permit ~= '', fair_permit ~= nil, head_of()
+--@ turn
 local to, lease, limit, named = fair_permit, tonumber(fair_lease), tonumber(fair_limit), fair_named
 if who == 1 then
   to, lease, limit, named = plain_permit, tonumber(plain_lease), tonumber(plain_limit), plain_named
@@ -222,16 +216,7 @@ else
     wake()
   end
 end
-if who == 1 and head and stays == '1' then
-  place = 1 -- the turn of the plain waiters goes on
-elseif head and plain then
-  --@
-  if who == 1 then
-    place = crowd_granted(crowd, stays)
-  else
-    place = crowd_joins(crowd, now, tonumber(wait))
-  end
-end
+--@ crowd_place
 if who == 0 then
   return {1, tonumber(by), 1, 0, 0, place}
 end

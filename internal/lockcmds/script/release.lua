@@ -122,14 +122,7 @@ end
 --@
 local plain, fair = plain_owner ~= '', fair_owner ~= nil
 local head, no_queue = head_of()
-local who, place = 0, 0
-if not head then
-  who = fair and 2 or 1
-elseif plain and head == crowd then
-  who = 1
-elseif fair and head == fair_place then
-  who = 2
-end
+--@ turn
 local to, lease, name, tell = fair_owner, fair_lease, fair_name, fair_tell
 if who == 1 then
   to, lease, name, tell = plain_owner, plain_lease, plain_name, plain_tell
@@ -155,16 +148,7 @@ else
     redis.call(publish, tell, '0')
   end
 end
-if who == 1 and head and stays == '1' then
-  place = 1 -- the turn of the plain waiters goes on
-elseif head and plain then
-  --@
-  if who == 1 then
-    place = crowd_granted(crowd, stays)
-  else
-    place = crowd_joins(crowd, milliseconds(redis.call('TIME')), tonumber(wait))
-  end
-end
+--@ crowd_place
 local first = who ~= 0 and head and place ~= 1 and head_of()
 -- A waiter of this proxy need not be told: the release of the next holder, which is here, wakes it by name.
 if first and string.sub(first, 1, 36) ~= string.sub(crowd, 1, 36) then

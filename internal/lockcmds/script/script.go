@@ -25,12 +25,13 @@ type Script struct {
 	// Set by compose.
 	text, sha, evalsha string
 	keys, args         names
+	counter, publish   int // their places in keys.first and args.first; -1: it has none
 }
 
 // Name is its name in the files, see compose.go.
 func (s *Script) Name() string { return s.name }
 
-// ID is a small number: the place in All.
+// ID is a small number: the place in all.
 func (s *Script) ID() int { return s.id }
 
 // Text is the whole script, for EVAL.
@@ -72,9 +73,6 @@ var (
 	bound         = load("bound")
 )
 
-// All returns the scripts in the order of their IDs.
-func All() []*Script { return all }
-
 func load(name string) *Script {
 	s := &Script{name: name, id: len(all)}
 	all = append(all, s)
@@ -101,6 +99,18 @@ func ErrorOf(v resp.Value) Error {
 // errStrange is for an answer that no script of ours gives: what was done is not known.
 const errStrange = Error("ERR unexpected answer of a lock script")
 
+// Status is what Redis has answered about an owner and a lock.
+type Status uint8
+
+// Values of Status.
+const (
+	Busy       Status = iota // another owner holds the lock, or it is reserved for another waiter
+	Held                     // the owner holds the lock: it was granted, or the release or extension has left it
+	Freed                    // the last hold was released; the lock may have another owner by now
+	NotHolder                // the owner does not hold the lock
+	OtherGrant               // the owner holds the lock by another grant than the one that was named
+)
+
 // Damage is what a script found wrong with a key beside the lock. Such keys are shared with every user that may lock,
 // and with Redisson's clients. A foreign value there does not stop a lock command.
 type Damage int64
@@ -114,8 +124,8 @@ const (
 
 // PTTLs that stand for something else than a length of time.
 const (
-	NoTTL = -1 * time.Millisecond // the key has none
-	Kept  = -2 * time.Millisecond // the lock is free, but kept for another
+	NoTTL = -1 * time.Millisecond // the key has none, or it is not known
+	Kept  = -2 * time.Millisecond // the lock is free, but kept for the first in the queue
 	// NotFirst: the lock is held and could be held by one more, but others are first.
 	NotFirst = -3 * time.Millisecond
 

@@ -26,10 +26,10 @@ func TestEachScriptSaysWhatItDoesAndReturns(t *testing.T) {
 			}
 		}
 	}
-	if count != len(names) || count != len(All()) {
-		t.Errorf("%d headers, %d scripts in the files, %d in the package", count, len(names), len(All()))
+	if count != len(names) || count != len(all) {
+		t.Errorf("%d headers, %d scripts in the files, %d in the package", count, len(names), len(all))
 	}
-	for id, s := range All() {
+	for id, s := range all {
 		if s.ID() != id || strings.Contains(s.Text(), "--@") {
 			t.Errorf("%s: %d, %s", s.Name(), s.ID(), s.Text())
 		}
@@ -60,7 +60,7 @@ func luaFiles(t *testing.T) func(yield func(string) bool) {
 func TestEachFunctionIsDefinedWhereItIsCalled(t *testing.T) {
 	c := newComposer()
 	lua := []string{"unpack", "tonumber", "type", "ipairs", "pairs", "function", "and", "or", "if", "elseif", "not", "in"}
-	for _, s := range All() {
+	for _, s := range all {
 		defined := map[string]int{} // the indent of the block
 		for line := range strings.Lines(s.Text()) {
 			at := indent(line)
@@ -94,7 +94,7 @@ func TestEachNameOfAKeyOrArgumentIsKnown(t *testing.T) {
 	}
 	shared := regexp.MustCompile(`[^\w.':](lock|counter|channel|queue|deadlines|timeouts|permits|owners|publish)[^\w']`)
 	text1 := regexp.MustCompile(`'[^'\n]*'|--.*`)
-	for _, s := range All() {
+	for _, s := range all {
 		s.composed()
 		names := slices.Concat(s.keys.first, s.keys.row, s.args.first, s.args.row)
 		for _, name := range names {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -87,7 +88,7 @@ func value(v any) resp.Value {
 // state is what Redis has of the lock, in words. Leases are compared to the second.
 func (b rig) state() string {
 	b.t.Helper()
-	n := script.Of(key)
+	n := locktest.NamesOf(key)
 	var kind, text, queue, turn, counter, lease, places redis.Cmder
 	var fields *redis.MapStringStringCmd
 	timeouts := map[string]*redis.DurationCmd{}
@@ -132,7 +133,7 @@ const text = "not a lock, nor a queue"
 
 func (b rig) reset(hash []any, queue ...string) {
 	b.t.Helper()
-	n := script.Of(key)
+	n := locktest.NamesOf(key)
 	var ended any
 	if len(hash) > 1 && hash[0] == "ended" {
 		ended, hash = hash[1], hash[2:]
@@ -603,18 +604,18 @@ func TestAHandOverToTheOneThatIsNamedIsAnsweredInShort(t *testing.T) {
 		queue  []string
 		fence  int // in Redis
 		short  bool
-		status script.ReleaseStatus
+		status script.Status
 		to     int64
 		place  int64
 	}{
-		"plain":                       {plain, nil, fence, true, script.HandedOver, script.ToNamed, 0},
-		"plain, in its turn":          {plain, []string{place, me}, fence, true, script.HandedOver, script.ToNamed, 0},
-		"plain, and its turn goes on": {stays, []string{place, me}, fence, false, script.HandedOver, script.ToPlain, 1},
+		"plain":                       {plain, nil, fence, true, script.Freed, script.ToNamed, 0},
+		"plain, in its turn":          {plain, []string{place, me}, fence, true, script.Freed, script.ToNamed, 0},
+		"plain, and its turn goes on": {stays, []string{place, me}, fence, false, script.Freed, script.ToPlain, 1},
 		"plain, out of turn":          {plain, []string{me}, fence, false, script.Freed, script.ToNobody, 2},
-		"fair":                        {fair, []string{third, me}, fence, true, script.HandedOver, script.ToNamed, 0},
-		"fair, without its place":     {fair, nil, fence, true, script.HandedOver, script.ToNamed, 0},
+		"fair":                        {fair, []string{third, me}, fence, true, script.Freed, script.ToNamed, 0},
+		"fair, without its place":     {fair, nil, fence, true, script.Freed, script.ToNamed, 0},
 		"fair, out of turn":           {fair, []string{me}, fence, false, script.Freed, script.ToNobody, 0},
-		"one of two":                  {both, []string{third}, fence, false, script.HandedOver, script.ToFair, 1},
+		"one of two":                  {both, []string{third}, fence, false, script.Freed, script.ToFair, 1},
 		"of another grant":            {fair, []string{third}, fence + 1, false, script.OtherGrant, script.ToNobody, 0},
 	} {
 		b.reset([]any{me, 1, "fence", c.fence}, c.queue...)
@@ -623,7 +624,7 @@ func TestAHandOverToTheOneThatIsNamedIsAnsweredInShort(t *testing.T) {
 		if err != nil || (v.Kind == resp.Integer) != c.short || got.Status != c.status || got.To != c.to || got.Place != c.place || int(got.Fence) != c.fence {
 			t.Errorf("%s: %+v, %v, of %v", name, got, err, v)
 		}
-		if granted := b.c.HGet(t.Context(), key, "fence").Val(); got.Status == script.HandedOver && strconv.FormatInt(got.Granted, 10) != granted {
+		if granted := b.c.HGet(t.Context(), key, "fence").Val(); got.To != script.ToNobody && strconv.FormatInt(got.Granted, 10) != granted {
 			t.Errorf("%s: fence %d, and %s in Redis", name, got.Granted, granted)
 		}
 	}

@@ -354,7 +354,7 @@ func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 		if place == who(owner) {
 			return
 		}
-		if slices.Contains(left, place) && at.subs.listens(script.Of(key).NameChannel(place)) {
+		if slices.Contains(left, place) && at.subs.listens(script.NameChannel(key, place)) {
 			r.w.fail("a fair waiter was overtaken", "%s: %s waits before %s", key, place, owner)
 		}
 	}

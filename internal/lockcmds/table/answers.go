@@ -1,23 +1,29 @@
 package table
 
-import "time"
+import (
+	"time"
 
-// Status is what Redis has answered, or why there is no answer.
-type Status uint8
-
-// The statuses. The last three are failures.
-const (
-	Busy       Status = iota // another owner holds the lock, or it is reserved for another waiter
-	Held                     // the owner holds the lock: it was granted, or the release or extension has left it
-	Freed                    // the last hold was released; the lock may have another owner by now
-	NotHolder                // the owner does not hold the lock
-	OtherGrant               // the owner holds the lock by another grant than the one that was named
-	Refused                  // an error reply of Redis ends the attempt
-	Failed                   // refused or not sent: nothing has happened
-	InDoubt                  // sent, and not answered
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-func (s Status) failed() bool { return s >= Refused }
+// Status is what Redis has answered, or why there is no answer.
+type Status = script.Status
+
+// The answers.
+const (
+	Busy       = script.Busy
+	Held       = script.Held
+	Freed      = script.Freed
+	NotHolder  = script.NotHolder
+	OtherGrant = script.OtherGrant
+)
+
+// The failures.
+const (
+	Refused Status = iota + OtherGrant + 1 // an error reply of Redis ends the attempt
+	Failed                                 // refused or not sent: nothing has happened
+	InDoubt                                // sent, and not answered
+)
 
 // HoldAnswer is the outcome of a release or an extension.
 type HoldAnswer struct {

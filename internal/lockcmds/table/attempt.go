@@ -22,10 +22,9 @@ type Answer struct {
 
 // TTLs that stand for something else than a length of time.
 const (
-	NoTTL = -1 * time.Millisecond // the key has none, or it is not known
-	Kept  = -2 * time.Millisecond // the lock is free, but kept for the first in Redis's queue
-	// NotFirst: the lock is held and could be held by one more, but others are first in Redis's queue.
-	NotFirst = -3 * time.Millisecond
+	NoTTL    = script.NoTTL
+	Kept     = script.Kept
+	NotFirst = script.NotFirst
 )
 
 // inTurn reports whether the waiter could have the lock if it were its turn.
@@ -119,7 +118,7 @@ func (t *waits) Answered(w *Waiter, a Answer) {
 	first := q.plain.First() == w && !w.turn.first // it has become the first meanwhile
 	q.placed(w, a)
 	q.hear(a)
-	w.failed = a.Status.failed()
+	w.failed = a.Status >= Refused
 	w.doubt = w.failed && (w.doubt || a.Status == InDoubt)
 	if !w.failed && q.pause > 0 {
 		q.pause = 0

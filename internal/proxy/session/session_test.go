@@ -227,7 +227,7 @@ func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 func TestCommandsWaitBehindALockCommand(t *testing.T) {
 	s, h := byHand(t, Limits{})
 	s.conn(ordinaryRow).Scripts().Add(0) // the connection has run the script before
-	script.All()[0].Text()               // composes all scripts, which takes so long that the lane would be set aside
+	script.Ask{}.Call().Text()           // composes all scripts, which takes so long that the lane would be set aside
 	feed(t, s, "GET a")
 	s.Do(func() {
 		s.wait = waitEngine

@@ -252,3 +252,26 @@ local function crowd_passed(head, now)
     redis.call('ZADD', deadlines, 'XX', 'LT', string.format('%.0f', now + 8000), head)
   end
 end
+
+--@ turn: of a hand-over: who is next, 1 the first plain waiter here, 2 the first fair one; 0: it is another's turn
+local who = 0
+if not head then
+  who = fair and 2 or 1
+elseif plain and head == crowd then
+  who = 1
+elseif fair and head == fair_place then
+  who = 2
+end
+
+--@ crowd_place: where the place of the plain waiters is behind a hand-over to who
+local place = 0
+if who == 1 and head and stays == '1' then
+  place = 1 -- the turn of the plain waiters goes on
+elseif head and plain then
+  --@
+  if who == 1 then
+    place = crowd_granted(crowd, stays)
+  else
+    place = crowd_joins(crowd, milliseconds(redis.call('TIME')), tonumber(wait))
+  end
+end

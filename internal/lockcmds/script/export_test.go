@@ -1,0 +1,4 @@
+package script
+
+// All are all scripts.
+func All() []*Script { return all }
