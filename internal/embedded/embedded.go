@@ -1,32 +1,24 @@
 // Package embedded runs a Redis inside this process, for first steps without a redis-server. It is miniredis, with
 // TTLs that run by themselves; all data is gone with the process.
 //
-//	clients ──TCP──► miniredis ──before each command──► aging.step ──► FastForward(time since the last step)
-//	                                                        ▲
-//	                             tick, every 10 ms ─────────┘
+//	clients ──TCP──► miniredis ◄── FastForward(time since the last step) ── age, every 10 to 100 ms
 //
-// miniredis keeps a remaining time per key and shortens it only when told to. The ticker makes keys vanish while no
-// command comes. The ticker alone would end a lease up to 10 ms early, because a key set between two ticks pays for the
-// whole interval; so a step is also made before each command, as long as that is cheap (a step costs a walk over all
-// keys).
+// miniredis keeps a remaining time per key and shortens it only when told to. A key that is set between two steps pays
+// for the whole interval, so it ends up to 10 ms early, and up to 100 ms if there are very many keys.
 //
-// Goroutines: Start starts tick, Close waits for it and for the connections' goroutines, which are miniredis' own.
+// Goroutines: Start starts age, Close waits for it and for the connections' goroutines, which are miniredis' own.
 //
 // It lacks these commands of a real Redis that clients and tools send:
 //   - inline commands (lockproxy turns them into arrays before they get here)
 //   - COMMAND: miniredis answers with a fixed table of Redis 5, whatever the subcommand; redis-cli aborts on that as
-//     the answer to COMMAND DOCS. It is refused here, so that clients do without it. Only COMMAND DOCS without names is
-//     answered, in RESP2, because redis-cli hints by it.
+//     the answer to COMMAND DOCS. It is refused here, so that clients do without it.
 //   - CONFIG: only GET, of the few settings that redis-benchmark and lockproxy look at; it is not queued by MULTI
 //   - CLIENT ID, KILL, LIST, TRACKING and all others but SETNAME and GETNAME
 //   - OBJECT ENCODING, INFO sections other than clients and stats, functions, sharded pub/sub, MONITOR, ACL,
 //     DEBUG, LATENCY, SLOWLOG, replication, persistence, eviction
-//   - EXPIRE and its kind measure from the latest step, which a large number of keys can put off by up to 100 ms
 package embedded
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"path"
 	"strings"
@@ -37,7 +29,12 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-const tickEvery = 10 * time.Millisecond
+// A step walks over all keys. The pause behind it is restPerCost times as long, within these bounds.
+const (
+	restPerCost = 20
+	leastRest   = 10 * time.Millisecond
+	mostRest    = 100 * time.Millisecond
+)
 
 // settings are the answers to CONFIG GET. They are true for this server. redis-benchmark prints save and appendonly,
 // and warns if it cannot. lockproxy warns if maxmemory-policy could evict locks.
@@ -51,13 +48,11 @@ var settings = [][2]string{
 
 // Server is a running in-process Redis.
 type Server struct {
-	redis  *miniredis.Miniredis // immutable
-	addr   string               // immutable
-	aging  aging
-	inner  sync.Map // the *server.Peer that catch replies
-	close  sync.Once
-	closed chan struct{} // closed by Close
-	ticked chan struct{} // closed by tick at its end
+	redis *miniredis.Miniredis // immutable
+	addr  string               // immutable
+	close sync.Once
+	stop  chan struct{} // closed by Close
+	aging sync.WaitGroup
 }
 
 // Start listens on a free port of the loopback interface, and serves until Close.
@@ -66,16 +61,13 @@ func Start() (*Server, error) {
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
-	s := &Server{
-		redis: m, addr: m.Addr(), aging: aging{redis: m, last: time.Now()},
-		closed: make(chan struct{}), ticked: make(chan struct{}),
-	}
+	s := &Server{redis: m, addr: m.Addr(), stop: make(chan struct{})}
 	if err := m.Server().Register("CONFIG", config); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
-	m.Server().SetPreHook(s.before)
-	go s.tick()
+	m.Server().SetPreHook(refuse)
+	s.aging.Go(s.age)
 	return s, nil
 }
 
@@ -85,71 +77,33 @@ func (s *Server) Addr() string { return s.addr }
 // Close ends all connections and returns when every goroutine has ended. It may be called more than once.
 func (s *Server) Close() {
 	s.close.Do(func() {
-		close(s.closed)
-		<-s.ticked
+		close(s.stop)
+		s.aging.Wait()
 		s.redis.Close()
 	})
 }
 
-func (s *Server) tick() {
-	defer close(s.ticked)
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
+// age shortens the TTLs of all keys by the time that has passed, on the monotonic clock.
+func (s *Server) age() {
+	last, rest := time.Now(), leastRest
 	for {
 		select {
-		case <-ticker.C:
-			s.aging.step()
-		case <-s.closed:
+		case <-time.After(rest):
+		case <-s.stop:
 			return
 		}
+		now := time.Now()
+		s.redis.FastForward(now.Sub(last))
+		last, rest = now, min(max(restPerCost*time.Since(now), leastRest), mostRest)
 	}
 }
 
-// before runs ahead of every command, also of those that a script calls. It reports whether it has answered.
-func (s *Server) before(c *server.Peer, cmd string, args ...string) bool {
-	s.aging.step()
-	switch cmd {
-	case "COMMAND":
-		if len(args) == 1 && strings.EqualFold(args[0], "docs") && !c.Resp3 {
-			c.WriteRaw(docs())
-		} else {
-			c.WriteError("ERR unknown command 'COMMAND', the embedded redis has no table of its commands")
-		}
-		return true
-	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO":
-		return s.script(c, cmd, args)
-	case "PING":
-		return s.ping(c, args)
+// refuse runs ahead of every command. It reports whether it has answered.
+func refuse(c *server.Peer, cmd string, _ ...string) bool {
+	if cmd == "COMMAND" {
+		c.WriteError("ERR unknown command 'COMMAND', the embedded redis has no table of its commands")
 	}
-	return false
-}
-
-// ping answers a RESP3 client that has subscriptions as any other client. miniredis answers it as if it spoke RESP2.
-func (s *Server) ping(c *server.Peer, args []string) bool {
-	if _, inner := s.inner.Load(c); inner || !c.Resp3 {
-		return false
-	}
-	reply := s.caught(c, "PING", args)
-	if text, subscribed := strings.CutPrefix(reply, "*2\r\n$4\r\npong\r\n"); subscribed {
-		if reply = text; len(args) == 0 {
-			reply = "+PONG\r\n"
-		}
-	}
-	c.WriteRaw(reply)
-	return true
-}
-
-// caught carries out a command of the client, and returns the reply instead of sending it.
-func (s *Server) caught(c *server.Peer, cmd string, args []string) string {
-	var reply bytes.Buffer
-	catch := server.NewPeer(bufio.NewWriter(&reply))
-	catch.Ctx, catch.Resp3, catch.ClientName = c.Ctx, c.Resp3, c.ClientName
-	s.inner.Store(catch, nil)
-	s.redis.Server().Dispatch(catch, append([]string{cmd}, args...))
-	s.inner.Delete(catch)
-	catch.Flush()
-	c.Ctx = catch.Ctx
-	return reply.String()
+	return cmd == "COMMAND"
 }
 
 // config answers CONFIG GET pattern... from settings.

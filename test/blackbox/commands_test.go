@@ -333,19 +333,8 @@ func TestEmbeddedRedisListsLockCommands(t *testing.T) {
 		if v := decode(t, ask(t, addr, hello, "COMMAND DOCS LOCK get")); len(v.Elems) != 2 {
 			t.Errorf("%s: COMMAND DOCS LOCK get is %v", hello, v)
 		}
-		// redis-cli takes its hints from these. In RESP3 it falls back to the descriptions that it brings along.
-		documented, refused := map[string]bool{}, hello == "HELLO 3"
-		v = decode(t, ask(t, addr, hello, "COMMAND DOCS"))
-		if v.IsError() != refused {
-			t.Fatalf("%s: COMMAND DOCS is an error: %v", hello, !refused)
-		}
-		for i := 0; i < len(v.Elems); i += 2 {
-			documented[string(v.Elems[i].Str)] = true
-		}
-		for _, name := range append(grammar.Verbs(), "get") {
-			if documented[name] == refused {
-				t.Errorf("%s: COMMAND DOCS has %s: %v", hello, name, !refused)
-			}
+		if v := decode(t, ask(t, addr, hello, "COMMAND DOCS")); !v.IsError() { // so redis-cli falls back to its own
+			t.Errorf("%s: COMMAND DOCS is no error", hello)
 		}
 		if v := decode(t, ask(t, addr, hello, "COMMAND GETKEYS UNLOCK a")); len(v.Elems) != 1 || string(v.Elems[0].Str) != "a" {
 			t.Errorf("%s: COMMAND GETKEYS UNLOCK a is %v", hello, v)
