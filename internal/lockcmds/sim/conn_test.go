@@ -38,7 +38,6 @@ type request struct {
 	asking bool     // as in server.serve
 	work   work
 	begin  func(answer func(resp.Value)) // without work: the server may answer later
-	answer resp.Value
 	to     outcome
 	ran    bool
 	late   time.Duration // of a connection that was cut: when it runs all the same; negative: never
@@ -75,26 +74,22 @@ func (c *conn) open() bool { return c.up && c.at.up && (c.at.primary || c.w.shap
 
 // send sends a request. to is told once, later.
 func (c *conn) send(keys []string, asking bool, work work, to outcome) {
-	q := requests.next()
-	*q = request{conn: c, gen: c.gen, keys: keys, asking: asking, work: work, to: to}
-	c.post(q)
+	c.post(&request{conn: c, gen: c.gen, keys: keys, asking: asking, work: work, to: to})
 }
 
 // sendBlocking is send for a request that the server may answer later.
 func (c *conn) sendBlocking(begin func(answer func(resp.Value)), to outcome) {
-	q := requests.next()
-	*q = request{conn: c, gen: c.gen, begin: begin, to: to}
-	c.post(q)
+	c.post(&request{conn: c, gen: c.gen, begin: begin, to: to})
 }
 
 func (c *conn) post(q *request) {
 	if !c.open() {
-		c.w.about(q, refused, c.w.latency()/10, c.p)
+		c.w.in(c.w.latency()/10, c.p, func() { q.end(resp.Value{}, redislink.ErrUnsent) })
 		return
 	}
 	c.waiting = append(c.waiting, q)
 	c.there = max(c.there, c.w.now+c.w.latency()+c.w.upTo(c.slowThere))
-	c.w.about(q, arriving, c.there-c.w.now, nil)
+	c.w.in(c.there-c.w.now, nil, func() { c.arrive(q) })
 }
 
 func (c *conn) arrive(q *request) {
@@ -104,7 +99,7 @@ func (c *conn) arrive(q *request) {
 	if q.late > 0 {
 		d := q.late
 		q.late = 0
-		c.w.about(q, arriving, d, nil)
+		c.w.in(d, nil, func() { c.arrive(q) })
 		return
 	}
 	switch {
@@ -114,7 +109,7 @@ func (c *conn) arrive(q *request) {
 		c.at.kept = append(c.at.kept, func() { c.arrive(q) })
 		return
 	case c.at.halted > c.w.now:
-		c.w.about(q, arriving, c.at.halted-c.w.now, nil)
+		c.w.in(c.at.halted-c.w.now, nil, func() { c.arrive(q) })
 		return
 	}
 	q.ran = true
@@ -135,19 +130,18 @@ func (c *conn) answer(q *request, v resp.Value) {
 		return
 	}
 	c.back = max(c.back, c.w.now+c.w.latency()+c.w.upTo(c.slowBack))
-	q.answer = v
-	c.w.about(q, returning, c.back-c.w.now, c.p)
+	c.w.in(c.back-c.w.now, c.p, func() { c.receive(q, v) })
 }
 
 // receive is the end of a request whose answer is there.
-func (c *conn) receive(q *request) {
+func (c *conn) receive(q *request, v resp.Value) {
 	if q.gen != c.gen {
 		return
 	}
 	if i := slices.Index(c.waiting, q); i >= 0 {
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 	}
-	q.end(q.answer, nil)
+	q.end(v, nil)
 }
 
 // cut breaks the connection. keep is how many of the requests that have not arrived are executed all the same, late by
@@ -170,7 +164,7 @@ func (c *conn) cut(keep int, late, down time.Duration) {
 		}
 	}
 	for _, q := range waiting {
-		c.w.about(q, torn, 0, c.p)
+		c.w.in(0, c.p, func() { q.end(resp.Value{}, redislink.ErrInDoubt) })
 	}
 	c.there, c.back = 0, 0
 	c.w.in(down, c.p, func() {
@@ -252,7 +246,7 @@ func (l *link) await(ctx context.Context, send func(to outcome)) (resp.Value, er
 	}
 	a := w.await()
 	send(a)
-	a.limit = w.in(limit, l.p, a.late)
+	a.limit = w.in(limit, l.p, func() { a.done(resp.Value{}, redislink.ErrInDoubt) })
 	return a.outcome()
 }
 

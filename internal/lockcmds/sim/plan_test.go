@@ -74,7 +74,7 @@ func newPlan(seed uint64) *plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
-	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5), actions: planned[:0]}
+	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5)}
 	var faults []string
 	convoy, narrow := false, false
 	arranged := rand.New(rand.NewPCG(seed, 3))
@@ -232,7 +232,6 @@ func newPlan(seed uint64) *plan {
 	}
 	p.share(rand.New(rand.NewPCG(seed, 6)))
 	p.complete(arranged)
-	planned, p.actions = p.actions[:0], slices.Clone(p.actions)
 	return p
 }
 
@@ -248,9 +247,6 @@ func (p *plan) complete(arranged *rand.Rand) {
 	}
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
 }
-
-// planned is where the actions of one plan after the other are gathered.
-var planned []action
 
 // do lets an action happen.
 func (w *world) do(a *action) {
@@ -363,33 +359,17 @@ func (w *world) seat(slot int, p *proxy) {
 	w.all = append(w.all, c)
 }
 
-// frequent are the orders without options, of all histories: those that are not pipelined, and those that are.
-var frequent = [2]map[string]*order{{}, {}}
-
 func parsed(line string, pipelined bool) *order {
-	known := frequent[0]
-	if pipelined {
-		known = frequent[1]
-	}
-	if o := known[line]; o != nil {
-		return o
-	}
-	args := bytes.Fields([]byte(line))
-	cmd, err := grammar.Parse(args)
+	cmd, err := grammar.Parse(bytes.Fields([]byte(line)))
 	if err != nil {
 		panic(fmt.Sprintf("%s: %v", line, err))
 	}
-	o := &order{line, cmd, pipelined}
-	if len(args) == 2 {
-		known[line] = o
-	}
-	return o
+	return &order{line, cmd, pipelined}
 }
 
 // play lets a history happen. It returns what broke a rule, if anything did.
 func (p *plan) play(keep bool) (w *world) {
-	forget()
-	w = &world{read: epoch, repeats: p.repeats, again: rand.New(rand.NewPCG(p.seed, 5)), chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
+	w = &world{repeats: p.repeats, again: rand.New(rand.NewPCG(p.seed, 5)), chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
 	defer w.crashed()
 	w.build(p)
 	w.rules = newRules(w, keys)
@@ -408,8 +388,7 @@ func (p *plan) play(keep bool) (w *world) {
 	}
 	for i := range p.actions {
 		a := &p.actions[i]
-		e := w.in(a.at, nil, nil)
-		e.what, e.a = acting, a
+		w.in(a.at, nil, func() { w.do(a) })
 	}
 	last := time.Duration(0)
 	if len(p.actions) > 0 {

@@ -303,8 +303,7 @@ func (c *client) mustBeLocked(what string) {
 func (c *client) Script(call contract.Call) {
 	c.mustBeLocked("Script")
 	c.pending++
-	e := errands.next()
-	*e = errand{
+	e := &errand{
 		scriptCall: scriptCall{c.p, call.Script, call.Keys, call.Args}, c: c, s: c.current, call: call, home: c.w.slotOf(call.Keys[0]),
 	}
 	e.try()

@@ -223,7 +223,7 @@ func TestModelRunsTheScriptsAsRedis(t *testing.T) {
 			if err != nil && !errors.Is(err, goredis.Nil) {
 				want = err
 			}
-			if g, w := both.show(both.model, got), both.show(both.real, want); g != w {
+			if g, w := both.show(got), both.show(want); g != w {
 				t.Fatalf("seed %d: %s %q %q: redis %s, the model %s", seed+1, c.script.(interface{ Name() string }).Name(), c.keys, c.args, w, g)
 			}
 			// The history's own fences stand for those of the two servers.
@@ -279,7 +279,7 @@ func fencesOf(text string) (list []string) {
 }
 
 // show prints an answer: fences by where they appear, lengths of time without their last digits.
-func (b *twins) show(_ map[string]string, v any) string {
+func (b *twins) show(v any) string {
 	var text string
 	switch v := v.(type) {
 	case resp.Value:

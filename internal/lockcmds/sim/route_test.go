@@ -168,8 +168,7 @@ func (p *proxy) route(r *road, slot int, keys []string, work work, to outcome) {
 		r.to(w.servers[0]).send(keys, false, work, to)
 		return
 	}
-	t := trips.next()
-	*t = trip{road: r, slot: slot, keys: keys, work: work, outcome: to, left: hops}
+	t := &trip{road: r, slot: slot, keys: keys, work: work, outcome: to, left: hops}
 	t.to(p.view[slot], false)
 }
 

@@ -126,14 +126,11 @@ func (s *server) commit() {
 		return
 	}
 	rec := record{flush: s.flushed, grants: s.begun}
-	w := s.w
-	first := len(w.written)
 	for _, key := range s.dirty {
-		if !slices.Contains(w.written[first:], key) {
-			w.written, w.values = append(w.written, key), append(w.values, s.keys.of(key).share())
+		if !slices.Contains(rec.keys, key) {
+			rec.keys, rec.entries = append(rec.keys, key), append(rec.entries, s.keys.of(key).share())
 		}
 	}
-	rec.keys, rec.entries = w.written[first:len(w.written):len(w.written)], w.values[first:len(w.values):len(w.values)]
 	s.dirty, s.flushed, s.begun = s.dirty[:0], false, nil
 	for _, r := range s.shard.servers {
 		if rec.at[r.index] = never; r.of == s && r.up {

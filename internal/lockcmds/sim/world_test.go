@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"container/heap"
 	"context"
 	"fmt"
 	"iter"
@@ -17,8 +18,6 @@ import (
 // world is one history: virtual time, and all that happens in it, on one loop.
 type world struct {
 	now    time.Duration // since epoch
-	read   time.Time     // the same, as the proxies read it, at readAt
-	readAt time.Duration //
 	seq    int           // of events, so that those of one instant keep their order
 	events eventHeap
 	steps  int
@@ -31,8 +30,6 @@ type world struct {
 
 	shape     int // how the servers are arranged
 	servers   []*server
-	written   []string // of all logs, as in record.keys
-	values    []*entry // the same of record.entries
 	slots     []hashSlot
 	moving    bool          // servers are changing their parts
 	settledAt time.Duration // all proxies know of the latest change
@@ -71,130 +68,33 @@ type event struct {
 	at    time.Duration
 	seq   int
 	f     func()
-	q     *request // of the happenings that concern one
-	a     *action  // of acting
-	owner *proxy   // whose event it is: it does not happen after its death, and not while it is paused. nil: nobody's
-	what  happening
-	dead  bool // cancelled
+	owner *proxy // whose event it is: it does not happen after its death, and not while it is paused. nil: nobody's
+	dead  bool   // cancelled
 }
-
-// happening is what an event is. Most of all events have no function of their own.
-type happening byte
-
-const (
-	calling   happening = iota // event.f is called
-	acting                     // an action of the plan
-	beginning                  // event.f begins, as a task
-	arriving                   // a request arrives at its server
-	returning                  // its answer arrives at its proxy
-	refused                    // it was not sent
-	torn                       // its connection was cut
-)
 
 type eventHeap []*event
 
-func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
-
-func (h *eventHeap) push(e *event) {
-	*h = append(*h, e)
-	all := *h
-	i := len(all) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !e.before(all[up]) {
-			break
-		}
-		all[i] = all[up]
-		i = up
-	}
-	all[i] = e
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
 }
-
-// pop removes the first event.
-func (h *eventHeap) pop() {
-	all := *h
-	n := len(all) - 1
-	e := all[n]
-	all[n] = nil
-	all = all[:n]
-	*h = all
-	if n == 0 {
-		return
-	}
-	i := 0
-	for {
-		least := 2*i + 1
-		if least >= n {
-			break
-		}
-		if least+1 < n && all[least+1].before(all[least]) {
-			least++
-		}
-		if !all[least].before(e) {
-			break
-		}
-		all[i] = all[least]
-		i = least
-	}
-	all[i] = e
-}
-
-// memory is that of one history after the other: what next returned is used again after reset.
-type memory[T any] struct {
-	blocks []*[64]T
-	used   int
-}
-
-// These are of the history in progress.
-var (
-	events   memory[event]
-	requests memory[request]
-	trips    memory[trip]
-	errands  memory[errand]
-	waits    memory[waiting]
-)
-
-func forget() {
-	events.reset(func(e *event) { *e = event{} })
-	requests.reset(func(q *request) { *q = request{} })
-	trips.reset(func(t *trip) { *t = trip{} })
-	errands.reset(func(e *errand) { *e = errand{} })
-	waits.reset(func(a *waiting) { *a = waiting{late: a.late} })
-}
-
-// next returns a value that may be what another history has left.
-func (m *memory[T]) next() *T {
-	if m.used == len(m.blocks)*64 {
-		m.blocks = append(m.blocks, new([64]T))
-	}
-	v := &m.blocks[m.used/64][m.used%64]
-	m.used++
-	return v
-}
-
-// reset cleans what the last history has used, so that it keeps nothing of it.
-func (m *memory[T]) reset(clean func(v *T)) {
-	for i := range m.used {
-		clean(&m.blocks[i/64][i%64])
-	}
-	m.used = 0
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(e any)   { *h = append(*h, e.(*event)) }
+func (h *eventHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	*h = (*h)[:last]
+	return e
 }
 
 // in has f happen when d has passed.
 func (w *world) in(d time.Duration, owner *proxy, f func()) *event {
 	w.seq++
-	e := events.next()
-	*e = event{at: w.now + max(0, d), seq: w.seq, f: f, owner: owner}
+	e := &event{at: w.now + max(0, d), seq: w.seq, f: f, owner: owner}
 	if !w.over {
-		w.events.push(e)
+		heap.Push(&w.events, e)
 	}
 	return e
-}
-
-// about is in for an event of a request.
-func (w *world) about(q *request, what happening, d time.Duration, owner *proxy) {
-	e := w.in(d, owner, nil)
-	e.what, e.q = what, q
 }
 
 // ms is the time, as a server without a clock of its own tells it.
@@ -207,18 +107,18 @@ func (w *world) step(limit time.Duration) bool {
 		if e.at > limit {
 			break
 		}
-		w.events.pop()
+		heap.Pop(&w.events)
 		switch {
 		case e.dead, e.owner != nil && e.owner.killed:
 			continue
 		case e.owner != nil && e.owner.pausedUntil > e.at:
 			e.at = e.owner.pausedUntil
-			w.events.push(e)
+			heap.Push(&w.events, e)
 			continue
 		}
 		w.now = e.at
 		w.steps++
-		w.happen(e)
+		e.f()
 		for _, p := range w.proxies {
 			if w.touched || p == e.owner || p.due <= w.now {
 				p.watch()
@@ -230,25 +130,6 @@ func (w *world) step(limit time.Duration) bool {
 	}
 	w.now = max(w.now, limit)
 	return false
-}
-
-func (w *world) happen(e *event) {
-	switch e.what {
-	case calling:
-		e.f()
-	case acting:
-		w.do(e.a)
-	case beginning:
-		w.start(e.f)
-	case arriving:
-		e.q.conn.arrive(e.q)
-	case returning:
-		e.q.conn.receive(e.q)
-	case refused:
-		e.q.end(resp.Value{}, redislink.ErrUnsent)
-	case torn:
-		e.q.end(resp.Value{}, redislink.ErrInDoubt)
-	}
 }
 
 // run lets time pass until that instant, or a rule is broken.
@@ -298,11 +179,7 @@ var uuids []string
 type proxyClock struct{ p *proxy }
 
 func (c proxyClock) Now() time.Time {
-	w := c.p.w
-	if w.readAt != w.now {
-		w.read, w.readAt = epoch.Add(w.now), w.now
-	}
-	return w.read
+	return epoch.Add(c.p.w.now)
 }
 
 func (c proxyClock) AfterFunc(d time.Duration, f func()) jobs.Timer {
@@ -337,7 +214,8 @@ type tasks struct{ p *proxy }
 func (t tasks) NewRunner(func(any)) jobs.Runner { return t }
 
 func (t tasks) Submit(_ jobs.Class, task func()) {
-	t.p.w.in(t.p.w.latency()/10, t.p, task).what = beginning
+	w := t.p.w
+	w.in(w.latency()/10, t.p, func() { w.start(task) })
 }
 
 func (t tasks) After(d time.Duration, c jobs.Class, task func()) jobs.Timer {
@@ -392,8 +270,7 @@ type waiting struct {
 	ended bool
 	v     resp.Value
 	err   error
-	late  func() // ends it in doubt
-	limit *event // when that happens
+	limit *event // ends it in doubt
 }
 
 // await prepares the current coroutine to be suspended. Its caller sends a request with that outcome.
@@ -403,13 +280,7 @@ func (w *world) await() *waiting {
 		panic("a caller that must not block waits for Redis")
 	}
 	w.suspended = append(w.suspended, c)
-	a := waits.next()
-	late := a.late
-	if late == nil {
-		late = func() { a.done(resp.Value{}, redislink.ErrInDoubt) }
-	}
-	*a = waiting{w: w, c: c, late: late, err: redislink.ErrUnsent} // if the history ends first
-	return a
+	return &waiting{w: w, c: c, err: redislink.ErrUnsent} // if the history ends first
 }
 
 // outcome suspends the coroutine until the outcome is there.
