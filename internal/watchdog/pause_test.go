@@ -69,16 +69,6 @@ func TestPauseEndsWithTheTimeLimitOfAHangingRenewal(t *testing.T) {
 	})
 }
 
-func TestHangingAttemptsLeaveTimeForMore(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		b.setAnswer(hangs)
-		b.Track(entry("k"), time.Now())
-		pass(time.Minute)
-		b.wantLosses(t, "k deadline 30s")
-		b.wantTimes(t, 10*time.Second, 20*time.Second, 25*time.Second, 27500*time.Millisecond, 28750*time.Millisecond, 29750*time.Millisecond)
-	})
-}
-
 func TestPausedLeaseIsStillLostAtItsDeadline(t *testing.T) {
 	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())

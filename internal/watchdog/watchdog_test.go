@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	diffs "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -152,7 +153,7 @@ func (b *bench) times() []time.Duration {
 
 func (b *bench) wantTimes(t *testing.T, want ...time.Duration) {
 	t.Helper()
-	if diff := cmp.Diff(want, b.times()); diff != "" {
+	if diff := diffs.Diff(want, b.times()); diff != "" {
 		t.Errorf("renewals at (-want +got):\n%s", diff)
 	}
 }
@@ -175,7 +176,7 @@ func (b *bench) wantLosses(t *testing.T, want ...string) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if diff := cmp.Diff(want, b.losses); diff != "" {
+	if diff := diffs.Diff(want, b.losses); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
 }
@@ -190,14 +191,91 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestLeaseIsRenewedEveryThird(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		l := b.Track(entry("k"), time.Now())
-		pass(45 * time.Second)
-		b.wantTimes(t, 10*time.Second, 20*time.Second, 30*time.Second, 40*time.Second)
-		b.wantLosses(t)
-		b.wantDeadline(t, l, 70*time.Second)
-	})
+// seconds are the instants of each second from one to another.
+func seconds(from, to int) (at []time.Duration) {
+	for s := from; s <= to; s++ {
+		at = append(at, time.Duration(s)*time.Second)
+	}
+	return at
+}
+
+// When one lease is renewed, and when it is lost.
+func TestWhenALeaseIsRenewedAndLost(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	for name, c := range map[string]struct {
+		entry    Entry
+		until    time.Duration // its MaxHold; 0: none
+		late     time.Duration // it is watched so long after it was sent
+		answer   RenewFunc     // nil: each renewal succeeds
+		mends    time.Duration // then they succeed again; 0: they do not
+		passes   time.Duration
+		times    []time.Duration // of renewals
+		last     time.Duration   // what the last one asks for; 0: the length of the lease
+		deadline time.Duration   // 0: it is lost; -1: far away
+		loss     string
+	}{
+		"every third": {passes: 45 * s, times: []time.Duration{10 * s, 20 * s, 30 * s, 40 * s}, deadline: 70 * s},
+		"again each second after an error": {
+			answer: down, mends: 13500 * ms, passes: 28500 * ms, times: append(seconds(10, 14), 24*s), deadline: 54 * s,
+		},
+		"a short one sooner": {
+			entry: Entry{TTL: 600 * ms}, answer: down, mends: 250 * ms, passes: 300 * ms,
+			times: []time.Duration{200 * ms, 260 * ms}, deadline: 860 * ms,
+		},
+		"errors until the deadline": {answer: down, passes: time.Minute, times: seconds(10, 29), loss: "deadline 30s"},
+		"attempts that hang leave time for more": {
+			answer: hangs, passes: time.Minute, loss: "deadline 30s",
+			times: []time.Duration{10 * s, 20 * s, 25 * s, 27500 * ms, 28750 * ms, 29750 * ms},
+		},
+		"an answer that comes very late": {
+			answer: slowly(19*s, allRenewed), passes: 29500 * ms, times: []time.Duration{10 * s, 29 * s}, deadline: 40 * s,
+		},
+		"Redis does not have it": {answer: allGone, passes: time.Minute, times: seconds(10, 10), loss: "gone 10s"},
+		"fixed":                  {entry: Entry{Fixed: true}, passes: time.Minute, loss: "expired 30s"},
+		"fixed for centuries":    {entry: Entry{Fixed: true, TTL: 1<<63 - 1}, passes: time.Minute, deadline: -1},
+		"fixed, though others may cut it": {
+			entry: Entry{Fixed: true, TTL: 25 * s, Kept: 10 * s}, passes: time.Minute,
+			times: []time.Duration{10 * s, 20 * s}, last: 5 * s, loss: "expired 25s",
+		},
+		"for MAXHOLD": {
+			until: 45 * s, passes: time.Minute, times: []time.Duration{10 * s, 20 * s}, last: 25 * s, loss: "max-hold 45s",
+		},
+		"not at all when its deadline is over": {late: time.Minute, loss: "deadline 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, b *bench) {
+				e := c.entry
+				e.Of, e.Group, e.TTL = "k", Group{By: "g"}, cmp.Or(e.TTL, lease)
+				if c.until > 0 {
+					e.Until = time.Now().Add(c.until)
+				}
+				b.setAnswer(c.answer)
+				time.Sleep(c.late)
+				l := b.Track(e, b.start)
+				if c.mends > 0 {
+					pass(c.mends)
+					b.setAnswer(nil)
+				}
+				pass(c.passes - c.mends)
+				b.wantTimes(t, c.times...)
+				if n := len(b.calls); n > 0 && b.calls[n-1].TTL != cmp.Or(c.last, e.TTL) {
+					t.Errorf("the last renewal asks for %v", b.calls[n-1].TTL)
+				}
+				if c.loss == "" {
+					b.wantLosses(t)
+					if b.wantLen(t, 1); c.deadline > 0 {
+						b.wantDeadline(t, l, c.deadline)
+					}
+					return
+				}
+				b.wantLosses(t, "k "+c.loss)
+				b.wantLen(t, 0)
+				if l.Forget() || l.Resume(time.Now(), e) || l.Continue() {
+					t.Error("a lost lease goes on")
+				}
+			})
+		})
+	}
 }
 
 func TestDeadlineCountsFromBeforeTheSending(t *testing.T) {
@@ -211,67 +289,6 @@ func TestDeadlineCountsFromBeforeTheSending(t *testing.T) {
 		b.wantDeadline(t, l, 40*time.Second)
 		pass(5 * time.Second)
 		b.wantTimes(t, 10*time.Second, 20*time.Second)
-	})
-}
-
-func TestErrorIsRetriedEverySecondAndIsNoLoss(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		b.Track(entry("k"), time.Now())
-		b.setAnswer(down)
-		pass(13500 * time.Millisecond)
-		b.setAnswer(nil)
-		pass(15 * time.Second)
-		b.wantTimes(t, 10*time.Second, 11*time.Second, 12*time.Second, 13*time.Second, 14*time.Second, 24*time.Second)
-		b.wantLosses(t)
-	})
-}
-
-func TestErrorsUntilTheDeadlineLoseTheLeaseOnce(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		b.Track(entry("k"), time.Now())
-		b.setAnswer(down)
-		pass(time.Minute)
-		b.wantLosses(t, "k deadline 30s")
-		at := b.times()
-		if got, want := len(at), 20; got != want {
-			t.Errorf("%d attempts, want %d", got, want)
-		}
-		if last := at[len(at)-1]; last >= lease {
-			t.Errorf("renewal sent at %v, past the deadline", last)
-		}
-		if b.Len() != 0 {
-			t.Errorf("%d leases watched, want 0", b.Len())
-		}
-	})
-}
-
-func TestShortLeaseIsRetriedWithinItsThird(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		e := entry("k")
-		e.TTL = 600 * time.Millisecond
-		b.Track(e, time.Now())
-		b.setAnswer(down)
-		pass(250 * time.Millisecond)
-		b.setAnswer(nil)
-		pass(50 * time.Millisecond)
-		b.wantTimes(t, 200*time.Millisecond, 260*time.Millisecond)
-		b.wantLosses(t)
-	})
-}
-
-func TestGoneIsLostAtOnce(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		l := b.Track(entry("k"), time.Now())
-		b.setAnswer(allGone)
-		pass(time.Minute)
-		b.wantTimes(t, 10*time.Second)
-		b.wantLosses(t, "k gone 10s")
-		if l.Forget() {
-			t.Error("Forget says a lost lease was live")
-		}
-		if l.Resume(time.Now(), entry("k")) || l.Continue() {
-			t.Error("a lost lease went on")
-		}
 	})
 }
 
@@ -321,59 +338,6 @@ func TestForgetWhileARenewalIsOnItsWay(t *testing.T) {
 	})
 }
 
-func TestFixedLeaseIsOnlyWatched(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		e := entry("k")
-		e.Fixed = true
-		b.Track(e, time.Now())
-		century := entry("forever")
-		century.Fixed, century.TTL = true, 1<<63-1
-		b.Track(century, time.Now())
-		pass(time.Minute)
-		b.wantTimes(t)
-		b.wantLosses(t, "k expired 30s")
-	})
-}
-
-// Others may cut the lease short. It ends when it was to end.
-func TestTheRestOfAFixedLeaseIsKept(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		e := entry("k")
-		e.TTL, e.Fixed, e.Kept = 25*time.Second, true, 10*time.Second
-		b.Track(e, time.Now())
-		pass(time.Minute)
-		b.wantTimes(t, 10*time.Second, 20*time.Second)
-		b.wantLosses(t, "k expired 25s")
-		if got := b.calls[1].TTL; got != 5*time.Second {
-			t.Errorf("the second renewal asks for %v", got)
-		}
-	})
-}
-
-func TestMaxHoldCutsTheLastRenewal(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		e := entry("k")
-		e.Until = time.Now().Add(45 * time.Second)
-		b.Track(e, time.Now())
-		pass(time.Minute)
-		b.wantTimes(t, 10*time.Second, 20*time.Second)
-		b.wantLosses(t, "k max-hold 45s")
-		if got, want := b.calls[1].TTL, 25*time.Second; got != want {
-			t.Errorf("the last renewal asks for %v, want %v", got, want)
-		}
-	})
-}
-
-func TestLeaseTrackedPastItsDeadlineIsLostUnrenewed(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		pass(time.Minute)
-		b.Track(entry("k"), b.start)
-		synctest.Wait()
-		b.wantTimes(t)
-		b.wantLosses(t, "k deadline 1m0s")
-	})
-}
-
 func TestLateSchedulerRenewsNothingExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The first submission holds up the scheduler, as a stopped process would be; its own job comes as late.
@@ -392,16 +356,6 @@ func TestLateSchedulerRenewsNothingExpired(t *testing.T) {
 		pass(5 * time.Minute)
 		b.wantLosses(t, "expired deadline 1m10s")
 		b.wantTimes(t, 200*time.Second)
-	})
-}
-
-func TestAnswerAfterALongStopCountsIfRedisFoundTheLeaseUnbroken(t *testing.T) {
-	play(t, func(t *testing.T, b *bench) {
-		b.setAnswer(slowly(19*time.Second, allRenewed))
-		l := b.Track(entry("k"), time.Now())
-		pass(29500 * time.Millisecond)
-		b.wantDeadline(t, l, 40*time.Second)
-		b.wantLosses(t)
 	})
 }
 
