@@ -65,31 +65,6 @@ func TestTasksOfOneClassBeginInOrder(t *testing.T) {
 	}
 }
 
-func TestListsAreMadeOneAtATime(t *testing.T) {
-	p := newPool(t)
-	var running, most atomic.Int32
-	var queues []*Queue
-	for range 4 {
-		q := newQueue(t, p)
-		queues = append(queues, q)
-		for range 50 {
-			q.Submit(List, func() {
-				if n := running.Add(1); n > most.Load() {
-					most.Store(n)
-				}
-				runtime.Gosched()
-				running.Add(-1)
-			})
-		}
-	}
-	for _, q := range queues {
-		drained(t, q)
-	}
-	if n := most.Load(); n != 1 {
-		t.Errorf("%d at once", n)
-	}
-}
-
 // However many lists the clients of one engine ask for, those of another wait for one of them.
 func TestEnginesTakeTurnsWithTheirLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -175,23 +150,32 @@ func TestSubmittingCostsTheSameWhateverTheBacklog(t *testing.T) {
 	}
 }
 
+// Each queue has workers of its own, but lists of all queues are made one at a time.
 func TestNoMoreTasksRunAtOnceThanAClassHasWorkers(t *testing.T) {
-	q := newQueue(t, newPool(t))
-	var running, most atomic.Int32
-	for range 2000 {
-		q.Submit(CleanUp, func() {
-			for n := running.Add(1); ; {
-				if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
-					break
+	for _, class := range []Class{CleanUp, List} {
+		p := newPool(t)
+		queues := []*Queue{newQueue(t, p)}
+		if class == List {
+			queues = append(queues, newQueue(t, p), newQueue(t, p))
+		}
+		var running, most atomic.Int32
+		for i := range 2000 {
+			queues[i%len(queues)].Submit(class, func() {
+				for n := running.Add(1); ; {
+					if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+						break
+					}
 				}
-			}
-			runtime.Gosched()
-			running.Add(-1)
-		})
-	}
-	drained(t, q)
-	if n := int(most.Load()); n > workers[CleanUp] {
-		t.Fatalf("%d ran at once", n)
+				runtime.Gosched()
+				running.Add(-1)
+			})
+		}
+		for _, q := range queues {
+			drained(t, q)
+		}
+		if n := int(most.Load()); n > workers[class] {
+			t.Errorf("%d of class %d ran at once", n, class)
+		}
 	}
 }
 
