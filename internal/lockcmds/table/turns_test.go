@@ -1,9 +1,6 @@
 package table
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 )
@@ -78,110 +75,6 @@ func TestChainEnds(t *testing.T) {
 	}
 	if _, ok := first.Next(start.Add(MaxStreak + 1)); ok {
 		t.Error("they may last for too long")
-	}
-}
-
-// model is the queue in Redis with the proxies that take turns in it, as the scripts have it: whose place is the first
-// is granted the lock next.
-type model struct {
-	queue  []string
-	crowds map[string]*waitingCrowd
-}
-
-type waitingCrowd struct {
-	crowd
-	waiting []int // clients, first come first
-}
-
-func (m *model) place(name string) Place {
-	switch slices.Index(m.queue, name) {
-	case -1:
-		return NoPlace
-	case 0:
-		return Head
-	}
-	return Behind
-}
-
-// release hands the lock on, and returns which client gets it: of a crowd its first, else the fair one with that place.
-func (m *model) release(fair map[string]int) (client int) {
-	for name, c := range m.crowds { // those that wait see that others do
-		if len(c.waiting) > 0 && m.place(name) == NoPlace {
-			m.queue = append(m.queue, name)
-			c.Refused(m.place(name))
-		}
-	}
-	head := m.queue[0]
-	c := m.crowds[head]
-	if c == nil {
-		m.queue = m.queue[1:]
-		return fair[head]
-	}
-	waiting := len(c.waiting)
-	if !c.Stays(waiting) {
-		m.queue = m.queue[1:]
-	}
-	c.Granted(waiting, m.place(head))
-	client, c.waiting = c.waiting[0], c.waiting[1:]
-	return client
-}
-
-func TestSharesAreInProportion(t *testing.T) {
-	for _, sizes := range []struct{ plain, fair []int }{
-		{plain: []int{32, 32}},
-		{plain: []int{1, 1}},
-		{plain: []int{100, 1, 10}},
-		{plain: []int{32}, fair: []int{32}},
-		{plain: []int{1}, fair: []int{63}},
-		{plain: []int{63}, fair: []int{1}},
-		{plain: []int{16, 16}, fair: []int{16, 16}},
-		{plain: []int{3, 50, 7, 1}, fair: []int{20, 2}},
-	} {
-		t.Run(fmt.Sprint(sizes), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(1, 2))
-			m := &model{crowds: make(map[string]*waitingCrowd)}
-			group := []string{} // of each client
-			fair := make(map[string]int)
-			for i, n := range sizes.plain {
-				name := fmt.Sprint("crowd ", i)
-				m.crowds[name] = &waitingCrowd{}
-				group = append(group, slices.Repeat([]string{name}, n)...)
-			}
-			for i, n := range sizes.fair {
-				group = append(group, slices.Repeat([]string{fmt.Sprint("fair ", i)}, n)...)
-			}
-			ask := func(client int) {
-				if c := m.crowds[group[client]]; c != nil {
-					c.waiting = append(c.waiting, client)
-					return
-				}
-				place := fmt.Sprint(client)
-				fair[place] = client
-				m.queue = append(m.queue, place)
-			}
-			asked := make([]int, len(group))
-			for _, client := range rng.Perm(len(group)) {
-				ask(client)
-			}
-			grants, longest := make(map[string]int), 0
-			total := 100 * len(group)
-			for now := range total {
-				client := m.release(fair)
-				grants[group[client]]++
-				longest = max(longest, now-asked[client])
-				asked[client] = now
-				ask(client)
-			}
-			for name, n := range grants {
-				clients := len(slices.DeleteFunc(slices.Clone(group), func(g string) bool { return g != name }))
-				if part := float64(n) / float64(100*clients); part < 0.95 || part > 1.05 {
-					t.Errorf("%s, %d clients: %.2f of its share", name, clients, part)
-				}
-			}
-			if longest > 3*len(group) {
-				t.Errorf("somebody waited for %d grants among %d clients", longest, len(group))
-			}
-		})
 	}
 }
 
