@@ -15,19 +15,6 @@ import (
 // channel is that of the lock k.
 func channel() string { return script.Channel("k") }
 
-// The release that it tells of may be one of which Redis had not heard yet.
-func TestAMessageBeforeTheFirstAnswerCausesAnAttempt(t *testing.T) {
-	w := newLockWorld(t)
-	w.waits(1, "LOCK k OWNER me") // has the channels confirmed
-	b := w.client(2).sends("LOCK k OWNER me")
-	w.Own.Answers = []any{busy(20 * time.Second)}
-	listener{&w.keeper}.Published(channel(), "0")
-	w.Work()
-	w.Own.Answers = []any{grantOfFence(8)}
-	b.answered(busy(20*time.Second), nil)
-	b.got(":8")
-}
-
 func TestWhatCausesAnAttempt(t *testing.T) {
 	message := func(w *lockWorld) { listener{&w.keeper}.Published(channel(), "0"); w.Work() }
 	for name, c := range map[string]struct {
@@ -122,20 +109,6 @@ func TestAWaiterWithoutAnAnswerIsRolledBack(t *testing.T) {
 	}
 }
 
-func TestAGrantToAWaiterThatHasGoneIsRolledBack(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.waits(1, "LOCK k")
-	listener{&w.keeper}.Published(channel(), "0") // the attempt is a job that has not run yet
-	a.Ended = true
-	w.Ended(1)
-	w.Own.Answers = []any{grantOfFence(8), locktest.Numbers(1)}
-	w.Work()
-	a.got()
-	if w.Holds() != 0 || w.Own.Asked[len(w.Own.Asked)-1] != "drop" {
-		t.Errorf("%d holds, asked %q", w.Holds(), w.Own.Asked)
-	}
-}
-
 func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
 	w := newLockWorld(t)
 	a, b := w.waits(1, "LOCK k"), w.client(2)
@@ -186,15 +159,4 @@ func TestTheWaitersOfALostReleaseAskBehindItsRollback(t *testing.T) {
 		t.Errorf("the engine asked %s", got)
 	}
 	a.got(":8")
-}
-
-func TestNoOfferWithoutWaiters(t *testing.T) {
-	w := newLockWorld(t)
-	if o := w.offer("k", "holder", table.Streak{}); !o.Empty() {
-		t.Error("an offer to no waiter")
-	}
-	w.waits(1, "LOCK k OWNER me")
-	if o := w.offer("k", "me", table.Streak{}); !o.Empty() {
-		t.Error("an offer to the owner that releases")
-	}
 }

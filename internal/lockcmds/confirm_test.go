@@ -262,106 +262,54 @@ func TestARoundWaitsForOneNumberAfterTheOther(t *testing.T) {
 	})
 }
 
-// A replica that comes back while a client waits confirms its grant at once.
-func TestAGrantIsConfirmedByALateReplica(t *testing.T) {
-	play(t, func(t *testing.T, w *confirmWorld) {
-		s := newServer(0)
-		time.AfterFunc(699500*time.Microsecond, func() { s.do(func() { s.replicas = 1 }) })
-		w.grant(&confirmNode{at: s}, "k", 1, 10*time.Second)
-		w.settle()
-		w.check(t, map[string]string{"k": "confirmed after 700ms"})
-	})
-}
-
-func TestAGrantThatTheServerDoesNotHaveIsNotConfirmed(t *testing.T) {
-	play(t, func(t *testing.T, w *confirmWorld) {
-		s := newServer(1)
-		s.gone["lost"] = true
-		w.grant(&confirmNode{at: s}, "lost", 1, time.Second)
-		w.grant(&confirmNode{at: s}, "kept", 1, time.Second)
-		w.settle()
-		w.check(t, map[string]string{"lost": "0 replicas after 0s", "kept": "confirmed after 0s"})
-	})
-}
-
-func TestARefusalForGoodEndsTheQuestion(t *testing.T) {
-	const text = "NOPERM this user has no permissions"
-	play(t, func(t *testing.T, w *confirmWorld) { // of the script
-		s := newServer(1)
-		s.says["k"] = text
-		w.grant(&confirmNode{at: s}, "k", 1, time.Second)
-		w.grant(&confirmNode{at: s}, "other", 1, time.Second)
-		w.settle()
-		w.check(t, map[string]string{"k": text + " after 0s", "other": "confirmed after 0s"})
-	})
-	play(t, func(t *testing.T, w *confirmWorld) { // of the wait
-		s := newServer(1)
-		s.err = redislink.Refusal(text)
-		w.grant(&confirmNode{at: s}, "k", 1, time.Second)
-		w.settle()
-		w.check(t, map[string]string{"k": text + " after 0s"})
-	})
-}
-
-// A refusal that passes is no outcome: the grant is asked for again, with pauses.
-func TestARefusalThatPassesIsAskedAgain(t *testing.T) {
-	play(t, func(t *testing.T, w *confirmWorld) {
-		s := newServer(1)
-		s.says["k"] = "LOADING Redis is loading the dataset in memory"
-		time.AfterFunc(980*time.Millisecond, func() { s.do(func() { delete(s.says, "k") }) })
-		w.grant(&confirmNode{at: s}, "k", 1, 10*time.Second)
-		w.settle()
-		if n := len(s.writes); n > 25 {
-			t.Errorf("%d questions within a second", n)
-		}
-		w.check(t, map[string]string{"k": "confirmed after 1s"})
-	})
-}
-
-// A server that cannot be asked is asked again after a pause, until the client does not wait any more.
-func TestAServerThatCannotBeAskedIsAskedNowAndThen(t *testing.T) {
-	play(t, func(t *testing.T, w *confirmWorld) {
-		s := newServer(1)
-		s.err = redislink.ErrUnsent
-		w.grant(&confirmNode{at: s}, "k", 1, time.Second)
-		w.settle()
-		if n := len(s.writes); n < 10 || n > 25 {
-			t.Errorf("%d questions within a second", n)
-		}
-		w.check(t, map[string]string{"k": "0 replicas after 1s"})
-	})
-}
-
-// A server that was stopped holds a round up for its time and a slack. Other servers have their own rounds meanwhile.
-func TestAServerThatDoesNotAnswer(t *testing.T) {
-	play(t, func(t *testing.T, w *confirmWorld) {
-		mute, well := newServer(1), newServer(1)
-		mute.mute = true
-		w.grant(&confirmNode{at: mute}, "k", 1, 100*time.Millisecond)
-		w.grant(&confirmNode{at: well}, "other", 1, 100*time.Millisecond)
-		w.settle()
-		w.check(t, map[string]string{"k": fmt.Sprintf("0 replicas after %v", quickLimit+answerSlack), "other": "confirmed after 0s"})
-	})
-}
-
-// After each round the server is looked up anew.
-func TestAGrantWhoseSlotMovesIsAskedForElsewhere(t *testing.T) {
-	play(t, func(t *testing.T, w *confirmWorld) {
-		from, to := newServer(0), newServer(1)
-		moves, stays := &confirmNode{at: from}, &confirmNode{at: from}
-		from.during = func() {
-			moves.mu.Lock()
-			defer moves.mu.Unlock()
-			moves.at = to
-		}
-		w.grant(moves, "moves", 1, time.Second)
-		w.grant(stays, "stays", 1, time.Second)
-		w.settle()
-		if got := to.rounds(); got != "moves" {
-			t.Errorf("the rounds at the new server: %s", got)
-		}
-		w.check(t, map[string]string{"moves": "confirmed after 50ms", "stays": "0 replicas after 1s"})
-	})
+// How one server answers the questions about one grant. Other servers have their own rounds meanwhile.
+func TestHowAGrantIsConfirmed(t *testing.T) {
+	const no = "NOPERM this user has no permissions"
+	for name, c := range map[string]struct {
+		replicas    int
+		is          func(s *server)
+		wait        time.Duration
+		want        string
+		least, most int // questions
+	}{
+		"a replica comes back while the client waits": {0, func(s *server) {
+			time.AfterFunc(699500*time.Microsecond, func() { s.do(func() { s.replicas = 1 }) })
+		}, 10 * time.Second, "confirmed after 700ms", 2, 10},
+		"the script is refused for good": {1, func(s *server) { s.says["k"] = no }, time.Second, no + " after 0s", 1, 1},
+		"the wait is refused for good":   {1, func(s *server) { s.err = redislink.Refusal(no) }, time.Second, no + " after 0s", 1, 1},
+		"a refusal that passes is no outcome": {1, func(s *server) {
+			s.says["k"] = "LOADING Redis is loading the dataset in memory"
+			time.AfterFunc(980*time.Millisecond, func() { s.do(func() { delete(s.says, "k") }) })
+		}, 10 * time.Second, "confirmed after 1s", 10, 25},
+		"it cannot be asked": {1, func(s *server) { s.err = redislink.ErrUnsent }, time.Second, "0 replicas after 1s", 10, 25},
+		"it does not answer": {1, func(s *server) {
+			s.mute = true
+		}, 100 * time.Millisecond, fmt.Sprintf("0 replicas after %v", quickLimit+answerSlack), 1, 1},
+		"it does not have the grant":                {1, func(s *server) { s.gone["k"] = true }, time.Second, "0 replicas after 0s", 1, 1},
+		"the client's time is over":                 {1, func(*server) {}, -time.Second, "confirmed after 0s", 1, 1},
+		"its time is over, and there is no replica": {0, func(*server) {}, -time.Second, "0 replicas after 5ms", 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *confirmWorld) {
+				s := newServer(c.replicas)
+				c.is(s)
+				w.grant(&confirmNode{at: s}, "k", 1, c.wait)
+				w.grant(&confirmNode{at: newServer(1)}, "other", 1, time.Second)
+				if len(s.says) > 0 && c.most == 1 { // nor does a refusal of one grant concern the others of the round
+					w.grant(&confirmNode{at: s}, "beside", 1, time.Second)
+				}
+				w.settle()
+				want := map[string]string{"k": c.want, "other": "confirmed after 0s"}
+				if _, ok := w.outcomes["beside"]; ok {
+					want["beside"] = want["other"]
+				}
+				w.check(t, want)
+				if n := len(s.writes); n < c.least || n > c.most || c.wait < 0 && s.limits[0] != leastLimit {
+					t.Errorf("%d questions with %v", n, s.limits)
+				}
+			})
+		})
+	}
 }
 
 // Replicas of the server that had the slot say nothing of the server that has it now.
@@ -382,20 +330,6 @@ func TestAGrantWhoseSlotMovesWhileReplicasAnswerIsNotConfirmed(t *testing.T) {
 		w.grant(stays, "stays", 1, time.Second)
 		w.settle()
 		w.check(t, map[string]string{"one": "confirmed after 50ms", "other": "0 replicas after 50ms", "stays": "confirmed after 0s"})
-	})
-}
-
-// A grant whose time is over when its round begins is asked for once all the same.
-func TestAGrantWhoseTimeIsOverIsAskedForOnce(t *testing.T) {
-	play(t, func(t *testing.T, w *confirmWorld) {
-		has, none := newServer(1), newServer(0)
-		w.grant(&confirmNode{at: has}, "a", 1, -time.Second)
-		w.grant(&confirmNode{at: none}, "b", 1, -time.Second)
-		w.settle()
-		w.check(t, map[string]string{"a": "confirmed after 0s", "b": "0 replicas after 5ms"})
-		if n := len(none.writes); n != 1 || none.limits[0] != leastLimit {
-			t.Errorf("%d questions with %v", n, none.limits)
-		}
 	})
 }
 

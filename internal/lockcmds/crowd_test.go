@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
-	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -166,26 +165,4 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		t.Fatalf("redisson: %v", got)
 	}
 	equal(t, "queue", inRedis(), []string{})
-}
-
-// Who waits at a proxy that stops, or hangs up, leaves no place behind.
-func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
-	p, q := twoProxies(t, onlyWhenTold)
-	holder, first := q.session(2), q.session(2)
-	holder.fence("LOCK k")
-	first.waits("FAIRLOCK k")
-	w, timed := p.session(2), p.session(2)
-	for _, s := range []*session{w, timed} {
-		s.waits("LOCK k WAIT 600000")
-	}
-	awaitPlaces(t, p.srv, 2)
-	w.hangUp()
-	timed.hangUp()
-	awaitPlaces(t, p.srv, 1)
-	holder.want("UNLOCK k", ":1")
-	fenceIn(t, first.reply())
-	first.want("UNLOCK k", ":1")
-	if n := p.srv.Client(t).Exists(t.Context(), "k", script.Queue("k"), locktest.NamesOf("k").Deadlines).Val(); n != 0 {
-		t.Errorf("%d keys left", n)
-	}
 }

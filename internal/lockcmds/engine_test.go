@@ -213,3 +213,32 @@ func TestAReleaseWithoutAnAnswerIsNoLoss(t *testing.T) {
 		t.Error("a release counts as a loss")
 	}
 }
+
+// Another session of its owner has.
+func TestASessionThatHeldNothingHasLostNothing(t *testing.T) {
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
+	for _, command := range []string{"UNLOCK k OWNER me", "EXTENDLOCK k PX 9000 OWNER me"} {
+		a, c := p.session(2), p.session(2)
+		a.fence("LOCK k OWNER me")
+		p.srv.Do(t, "DEL", "k")
+		if reply := c.do(command); !strings.HasPrefix(reply, "-NOTHELD") {
+			t.Errorf("%s: %s", command, reply)
+		}
+		if reply := a.do("UNLOCK k OWNER me"); !strings.HasPrefix(reply, "-LOSTLEASE") {
+			t.Errorf("the session that held the lock: %s", reply)
+		}
+	}
+}
+
+func TestExtensionNeedsNoMemory(t *testing.T) {
+	p := startProxy(t, redistest.Start(t), nil)
+	redis := p.srv.Client(t)
+	a := p.session(2)
+	for _, owner := range []string{"", " OWNER me"} {
+		a.fence("LOCK k PX 60000" + owner)
+		redis.ConfigSet(t.Context(), "maxmemory", "1")
+		a.want("EXTENDLOCK k PX 60000"+owner, ":1")
+		redis.ConfigSet(t.Context(), "maxmemory", "0")
+		a.want("UNLOCK k"+owner, ":1")
+	}
+}

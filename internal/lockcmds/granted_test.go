@@ -147,22 +147,6 @@ func TestARollbackKeepsMaxHold(t *testing.T) {
 	}
 }
 
-func TestADoubtfulReentryShortensTheLease(t *testing.T) {
-	w, a, b := newLockWorld(t), newClient(1), newClient(2)
-	h := w.acquire(t, a, "me", nil)
-	ask := w.asksFor(&b.caller, lock, "me")
-	doubt := func(lease time.Duration) { w.step(func(t *table.Table) { t.Doubt(&ask.Waiter, lease, w.Time) }) }
-	doubt(time.Minute)
-	if end := h.Lease.Deadline(); end != w.Time.Add(30*time.Second) {
-		t.Errorf("the lease ends in %v", end.Sub(w.Time))
-	}
-	doubt(2 * time.Second)
-	ask.notDeepened()
-	if end := h.Lease.Deadline(); end != w.Time.Add(2*time.Second) {
-		t.Errorf("the lease ends in %v", end.Sub(w.Time))
-	}
-}
-
 func (c *holdClient) session(w *lockWorld) *clientSession { return w.sessions[c.caller.ID] }
 
 func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {

@@ -106,20 +106,6 @@ func TestAGrantThatMayBeLostIsNotSaidToBeNotHeld(t *testing.T) {
 	b.want("UNLOCK first FENCE "+first, lostLeaseWords)
 }
 
-// A pool may lend the connection that holds the lock to a second task, which gets the same fence: the handle does not
-// tell tasks apart.
-func TestATaskWithAFenceIsNoOwner(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	lent, other := p.session(2), p.session(2)
-	first, second := lent.fence("LOCK k"), lent.fence("LOCK k")
-	if first != second {
-		t.Errorf("the fences are %d and %d", first, second)
-	}
-	other.want("UNLOCK k FENCE "+itoa(first), ":1")
-	other.want("UNLOCK k FENCE "+itoa(second), "-NOTHELD the lock is not held with this fence")
-}
-
 // Any client may publish. A message that says that a grant was released, and that is wrong or comes late, changes
 // nothing.
 func TestAMessageDoesNotEndAGrant(t *testing.T) {

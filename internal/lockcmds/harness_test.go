@@ -3,7 +3,10 @@ package lockcmds
 import (
 	"cmp"
 	"strings"
+	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
@@ -78,4 +81,17 @@ func (e *Engine) count(lock string) (all int) {
 	defer e.mu.Unlock()
 	all, _ = e.countLocked(lock)
 	return all
+}
+
+// callWorld is calls without I/O.
+type callWorld struct {
+	*locktest.World
+	*calls
+}
+
+func newCallWorld(t *testing.T) *callWorld {
+	w := locktest.NewWorld()
+	return &callWorld{w, &calls{
+		Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(),
+	}}
 }

@@ -82,22 +82,6 @@ func TestPermitsOfANamedOwner(t *testing.T) {
 	empty(t, p.srv)
 }
 
-// Whoever asks at the moment at which the last permit ends finds permits, or no lock.
-func TestTheEndOfTheLastPermitIsOneMoment(t *testing.T) {
-	t.Parallel()
-	p, q := twoProxies(t, nil)
-	a, b, c := p.session(2), q.session(2), q.session(2)
-	for i := range 20 {
-		a.do(fmt.Sprintf("LOCK k LIMIT 2 PX %d OWNER o%d", 30+i, i))
-		for got := wrongType; got == wrongType; got = b.do("TRYLOCK k") {
-			if info := c.do("LOCKINFO k"); info != "(nil)" && !strings.Contains(info, "mode limit") {
-				t.Fatalf("round %d: %s", i, info)
-			}
-		}
-		b.want("UNLOCK k", ":1")
-	}
-}
-
 // However many permits and shared holders a lock has, a command about one grant, or about none, reads a few of them.
 func TestACommandAboutOneGrantReadsNoCrowd(t *testing.T) {
 	t.Parallel()
@@ -115,7 +99,7 @@ func TestACommandAboutOneGrantReadsNoCrowd(t *testing.T) {
 		"UNLOCK p", "UNLOCK p OWNER x", "UNLOCK p OWNER o1", "EXTENDLOCK p PX 1000", "EXTENDLOCK p PX 1000 OWNER x",
 		"EXTENDLOCK p PX 60000 OWNER o2", "UNLOCK p FENCE " + fences[0][3], "LOCK p LIMIT 999", "UNLOCK p", "UNLOCK s", "UNLOCK s SHARED OWNER x",
 		"UNLOCK s SHARED OWNER o1", "EXTENDLOCK s PX 1000", "EXTENDLOCK s PX 60000 SHARED OWNER o2", "UNLOCK s FENCE " + fences[1][3], "TRYLOCK s",
-		"FAIRLOCK s WAIT 0",
+		"FAIRLOCK s WAIT 0", "LOCK s SHARED OWNER y", "UNLOCK s OWNER y", "FORCEUNLOCK s OWNER o4",
 	} {
 		before, calls, held := all(), commandCalls(t, p.srv), p.e.Holds()
 		got := b.do(line)
@@ -136,95 +120,7 @@ func TestACommandAboutOneGrantReadsNoCrowd(t *testing.T) {
 	}
 }
 
-func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
-	t.Parallel()
-	p, q := twoProxies(t, onlyWhenTold)
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		var holders, waiters []*session
-		for i := range 12 {
-			s := []*proxy{p, q}[i%2].session(2)
-			s.send(verb + " k LIMIT 3")
-			if i < 3 {
-				fenceIn(t, s.reply())
-				holders = append(holders, s)
-				continue
-			}
-			s.awaitWaiting()
-			waiters = append(waiters, s)
-			if verb == "FAIRLOCK" {
-				awaitPlaces(t, p.srv, i-2)
-			}
-		}
-		for len(waiters) > 0 {
-			holders[0].want("UNLOCK k", ":1")
-			holders = holders[1:]
-			next := waiters[0]
-			if verb == "FAIRLOCK" { // first come, first served
-				fenceIn(t, next.reply())
-				waiters = waiters[1:]
-			} else {
-				next, waiters = grantedOneOf(t, waiters)
-			}
-			holders = append(holders, next)
-		}
-		for _, h := range holders {
-			h.want("UNLOCK k", ":1")
-		}
-		empty(t, p.srv)
-	}
-}
-
-// grantedOneOf awaits the grant of one of the waiters, and returns the others.
-func grantedOneOf(t *testing.T, waiters []*session) (one *session, others []*session) {
-	t.Helper()
-	redistest.Eventually(t, patience, "a grant", func() bool {
-		for i, w := range waiters {
-			select {
-			case reply := <-w.Replies:
-				fenceIn(t, reply)
-				one, others = w, append(append(others, waiters[:i]...), waiters[i+1:]...)
-				return true
-			default:
-			}
-		}
-		return false
-	})
-	return one, others
-}
-
 const wrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value"
-
-// As in Redis a string is not a hash, permits and the other kinds are refused at the key of the other type.
-func TestPermitsAreATypeOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	p, q := twoProxies(t, nil)
-	a, b, c := p.session(2), p.session(2), q.session(2)
-	for _, kinds := range [][2]string{{"", " LIMIT 2"}, {" SHARED", " LIMIT 2"}, {" LIMIT 2", ""}, {" LIMIT 2", " SHARED"}} {
-		a.fence("LOCK k" + kinds[0])
-		same, others := p.session(2), []*session{a, b, c}
-		if kinds[0] == " LIMIT 2" {
-			c.fence("LOCK k LIMIT 2")
-		}
-		same.waits("LOCK k" + strings.ReplaceAll(kinds[0], " SHARED", "")) // the next one must not join it
-		for _, s := range others {
-			for _, verb := range []string{"TRYLOCK", "LOCK", "FAIRLOCK"} {
-				s.want(verb+" k"+kinds[1], wrongType)
-				s.want(verb+" k WAIT 60000"+kinds[1]+" OWNER x", wrongType)
-			}
-		}
-		b.want("UNLOCK k", notHeldWords)
-		b.want("EXTENDLOCK k PX 100", notHeldWords)
-		a.want("UNLOCK k", ":1")
-		fenceIn(t, same.reply())
-		same.want("UNLOCK k", ":1")
-		if kinds[0] == " LIMIT 2" {
-			c.want("UNLOCK k", ":1")
-		}
-		a.fence("LOCK k" + kinds[1]) // the key has no type between its holders
-		a.want("UNLOCK k", ":1")
-		empty(t, p.srv)
-	}
-}
 
 // What a client waits for has become another type: it does not wait for the end of that.
 func TestAWaiterLeavesAKeyOfAnotherType(t *testing.T) {
@@ -287,49 +183,21 @@ func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 	}
 }
 
-func TestAPermitEndsWithItsConnection(t *testing.T) {
+func TestOneHoldOfSeveralEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, nil)
-	a, b, c, d := p.session(2), p.session(2), q.session(2), q.session(2)
-	a.fence("LOCK k LIMIT 2 GRACE 0")
-	b.fence("LOCK k LIMIT 2 GRACE 200 OWNER x")
-	for _, w := range []*session{c, d} {
-		w.waits("LOCK k LIMIT 2")
+	for _, c := range []struct{ holds, waits string }{{" LIMIT 2", " LIMIT 1"}, {" SHARED", ""}} {
+		a, b, w := p.session(2), p.session(2), q.session(2)
+		a.fence("LOCK k GRACE 0" + c.holds)
+		b.fence("LOCK k GRACE 200 OWNER x" + c.holds)
+		w.waits("LOCK k" + c.waits)
+		a.hangUp()
+		w.quiet(50 * time.Millisecond)
+		b.hangUp()
+		fenceIn(t, w.reply())
+		w.want("UNLOCK k", ":1")
+		empty(t, p.srv)
 	}
-	a.hangUp()
-	first, others := grantedOneOf(t, []*session{c, d})
-	others[0].quiet(50 * time.Millisecond)
-	b.hangUp()
-	fenceIn(t, others[0].reply())
-	first.want("UNLOCK k", ":1")
-	others[0].want("UNLOCK k", ":1")
-	empty(t, p.srv)
-}
-
-// The lease of each permit is its own, and a proxy that dies loses none for good.
-func TestThePermitsOfADeadProxyComeBack(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	short := func(o *Options) { o.Lease = 900 * time.Millisecond }
-	p, q := startProxy(t, srv, short), startProxy(t, srv, short)
-	a, b, c := p.session(2), p.session(3), q.session(2)
-	a.fence("LOCK k LIMIT 3")
-	fence := itoa(b.fence("LOCK k LIMIT 3 PX 1200"))
-	srv.Do(t, "ZADD", "{k}:timeout", itoa(time.Now().UnixMilli()+1500), "of a dead proxy#7")
-	srv.Do(t, "HSET", "{k}:permits", "of a dead proxy#7", "#17 7", "17", "of a dead proxy#7")
-	c.want("TRYLOCK k LIMIT 3", "(nil)")
-	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" expired]")
-	b.want("UNLOCK k", lostLeaseWords)
-	c.fence("LOCK k LIMIT 2")
-	c.fence("LOCK k LIMIT 3")
-	c.waits("LOCK k LIMIT 3")
-	c.quiet(time.Second) // three leases of permits that are renewed
-	a.want("UNLOCK k", ":1")
-	fenceIn(t, c.reply())
-	for range 3 {
-		c.want("UNLOCK k", ":1")
-	}
-	empty(t, srv)
 }
 
 func TestLostPermitsAreToldOneByOne(t *testing.T) {
@@ -645,20 +513,4 @@ func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
 		}
 		empty(t, srv)
 	}
-}
-
-// The last permit has ended by its lease, and another one, which was given back, had a longer lease.
-func TestALockWhosePermitsHaveEndedIsFree(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	for _, line := range []string{"TRYLOCK k", "TRYLOCK k SHARED", "TRYLOCK k LIMIT 1"} {
-		a, b := p.session(2), p.session(2)
-		long := itoa(a.fence("LOCK k LIMIT 2 PX 20000"))
-		b.fence("LOCK k LIMIT 2 PX 50")
-		a.want("UNLOCK k FENCE "+long, ":1")
-		redistest.Eventually(t, patience, "the other permit to end", func() bool { return a.do("LOCKINFO k") == "(nil)" })
-		a.fence(line)
-		a.want("UNLOCK k", ":1")
-	}
-	empty(t, p.srv)
 }

@@ -83,46 +83,6 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	}
 }
 
-// While a list of many locks is made, others get the engine between its slices.
-func TestListHoldsTheEngineForOneSliceAtATime(t *testing.T) {
-	e, _, _ := stocked(t, 50_000)
-	longest := longestWait(t, e)
-	for range 2 { // the machine may stand still, but not each time
-		if longest > time.Second {
-			longest = min(longest, longestWait(t, e))
-		}
-	}
-	t.Logf("the longest wait for the engine: %v", longest)
-	if longest > time.Second {
-		t.Errorf("the engine was held for %v", longest)
-	}
-}
-
-// longestWait is the longest wait for the engine while a list is made that takes long.
-func longestWait(t *testing.T, e *Engine) (longest time.Duration) {
-	t.Helper()
-	start := time.Now()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.find(strings.Repeat("*0", 40)+"x", 0)
-	}()
-	for running := true; running; {
-		began := time.Now()
-		e.step(func(*table.Table) {}) // how long it takes to get is the question
-		longest = max(longest, time.Since(began))
-		if time.Since(start) > 6*patience {
-			t.Fatal("the list is never made")
-		}
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-	}
-	return longest
-}
-
 func keys(list []Hold) (names []string) {
 	for _, i := range list {
 		names = append(names, i.Key)

@@ -94,12 +94,6 @@ func TestARollbackOfALossCountsAsMemoryOfItsSession(t *testing.T) {
 	}
 }
 
-func TestLossReasonsAreAllReasons(t *testing.T) {
-	if got := strings.Join(LossReasons(), " "); got != "gone deadline expired max-hold forced" {
-		t.Errorf("%q", got)
-	}
-}
-
 // laterLoss keeps the jobs until the test runs them.
 type laterLoss struct {
 	jobs.Runner

@@ -1,13 +1,14 @@
 // The tests of the parts of the engine are beside their files, here and in the packages below. Other tests of this
 // package play the whole engine in front of a real Redis, by theme:
 //
-//	engine, frontdoor, list   each verb, in the usual case
-//	repeat, doubt             answers that are lost: acquire.go, attempt.go, release.go, extend.go
-//	order, shorter            answers that come in another order, or late: release.go, extend.go, force.go
-//	parts, fields, sharednames, redisson   one owner, several sessions or proxies
-//	cleanup, slices           the ends of many sessions and leases at once
-//	waiters, crowd, places    waits and turns
-//	sync, failover, faults, sick, failstop   replicas, failovers, a Redis or an engine that fails
+//	engine, frontdoor, handle, list, notes   each verb, in the usual case
+//	shared, limit, crowd, waiters, places    several holders, waits and turns
+//	parts, elsewhere, sharednames, redisson  one owner, several sessions or proxies
+//	order, force, deadlock                   answers that come late, and what ends a lock or a wait
+//	cleanup, slices                          the ends of many sessions and leases at once
+//	sync, faults, sick, failstop             replicas, a Redis or an engine that fails
+//
+// What happens whatever the order of answers, messages and ends is, the histories in sim say.
 
 package lockcmds
 

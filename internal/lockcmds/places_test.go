@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -134,42 +132,6 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 			t.Errorf("the deadline of %v is %v ahead", z.Member, time.Duration(z.Score-float64(now))*time.Millisecond)
 		}
 	}
-}
-
-// A clock that jumps an hour ahead makes every deadline an hour late.
-func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
-	p, q := twoProxies(t, onlyWhenTold)
-	holder, c := p.session(2), p.srv.Client(t)
-	holder.fence("FAIRLOCK k")
-	var waiters []*session
-	for i := range 6 {
-		w := []*proxy{p, q}[i%2].session(2)
-		w.waits("FAIRLOCK k")
-		waiters = append(waiters, w)
-	}
-	for _, p := range []*proxy{p, q} {
-		p.awaitAttempts("k")
-	}
-	n := locktest.NamesOf("k")
-	before := c.LRange(t.Context(), n.Queue, 0, -1).Val()
-	c.LPush(t.Context(), n.Queue, "dead")
-	for _, owner := range append(before, "dead") {
-		c.ZAdd(t.Context(), n.Deadlines, redis.Z{Score: float64(time.Now().Add(-time.Hour).UnixMilli()), Member: owner})
-	}
-	newcomer := p.session(2)
-	newcomer.want("FAIRLOCK k WAIT 0", "(nil)")
-	c.Del(t.Context(), "k") // as at the end of the lease: nobody is woken
-	newcomer.send("FAIRLOCK k")
-	for i, w := range waiters {
-		fenceIn(t, w.reply())
-		for _, later := range waiters[i+1:] {
-			if len(later.Replies) > 0 {
-				t.Fatalf("waiter %d was overtaken", i)
-			}
-		}
-		w.want("UNLOCK k", ":1")
-	}
-	fenceIn(t, newcomer.reply())
 }
 
 // granted returns the waiter that has been granted its lock.

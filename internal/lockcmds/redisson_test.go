@@ -340,6 +340,13 @@ func TestFairHeadsThatDoNotListenHoldUpNobody(t *testing.T) {
 	fenceIn(t, a.reply())
 }
 
+// placeOf is the place in the queue of the acquire that the session waits for.
+func (p *proxy) placeOf(s *session) string {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	return p.e.sessions[s.ID].asks.Place
+}
+
 func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -539,4 +546,19 @@ func owner(command string) string {
 		return " OWNER " + strings.Fields(rest)[0]
 	}
 	return ""
+}
+
+func TestUnlockIsForWhatRedissonHasAcquiredForTheOwner(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, nil)
+	redis := srv.Client(t)
+	a, b := p.session(2), q.session(2)
+	for _, command := range []string{"UNLOCK k OWNER me", "EXTENDLOCK k PX 60000 OWNER me"} {
+		a.fence("LOCK k OWNER me")
+		b.want("UNLOCK k OWNER me", ":1")
+		redis.HSet(t.Context(), "k", "me", 1)
+		redis.PExpire(t.Context(), "k", time.Minute)
+		a.want(command, ":1")
+		redis.Del(t.Context(), "k")
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +17,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-const registryPatience = 10 * time.Second
 
 var (
 	anyone = EngineID{}
@@ -60,7 +57,7 @@ func startWith(t *testing.T, srv *redistest.Server, change func(*RegistryOptions
 	}
 	w := &registryWorld{Registry: r, t: t, srv: srv}
 	w.end = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), registryPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)
@@ -88,15 +85,11 @@ func (w *registryWorld) session(id EngineID) *locktest.Session {
 	return s
 }
 
-func registryHold(t *testing.T, s *locktest.Session, line string) (fence int64) {
+// takes sends an acquire that is granted at once.
+func takes(t *testing.T, s *locktest.Session, line string) {
 	t.Helper()
 	s.Send(line)
-	got := s.Next(registryPatience)
-	fence, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(got), ":"), 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %s", line, got)
-	}
-	return fence
+	fenceIn(t, s.Next(patience))
 }
 
 func TestAnEngineIsOneIdentitys(t *testing.T) {
@@ -154,7 +147,7 @@ func TestEnginesAreBounded(t *testing.T) {
 func TestAnEngineWithWorkKeepsItsPlace(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
 	s := w.session(anyone)
-	registryHold(t, s, "LOCK k GRACE 0")
+	takes(t, s, "LOCK k GRACE 0")
 	busy := w.join(anyone, "")
 	w.Leave(busy)
 	for db := 1; db <= 3; db++ {
@@ -167,7 +160,7 @@ func TestAnEngineWithWorkKeepsItsPlace(t *testing.T) {
 		t.Errorf("an engine with work was ended: %v", err)
 	}
 	w.srv.Continue()
-	redistest.Eventually(t, registryPatience, "a place", func() bool { _, err := w.Join(user, "new"); return err == nil })
+	redistest.Eventually(t, patience, "a place", func() bool { _, err := w.Join(user, "new"); return err == nil })
 	if n := w.srv.Client(t).Exists(t.Context(), "k").Val(); n != 0 {
 		t.Error("the lock was not released")
 	}
@@ -179,7 +172,7 @@ func TestAnUnusedEngineIsDroppedAfterAWhile(t *testing.T) {
 	w.Leave(again)
 	again = w.join(anyone, "") // another one if the machine has stood still
 	w.Leave(leaves)            // its time is over after that of the one that is used again
-	redistest.Eventually(t, registryPatience, "the end of one engine", func() bool { return w.Len() == 1 })
+	redistest.Eventually(t, patience, "the end of one engine", func() bool { return w.Len() == 1 })
 	if w.join(anyone, "") != again {
 		t.Error("an engine was dropped that a session uses")
 	}
@@ -201,14 +194,14 @@ func TestNoEngineAfterClose(t *testing.T) {
 func TestDrainReachesLaterEngines(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
 	holder, before := w.session(anyone), w.session(anyone)
-	registryHold(t, holder, "LOCK k")
+	takes(t, holder, "LOCK k")
 	before.Send("LOCK k")
-	redistest.Eventually(t, registryPatience, "a waiter", func() bool { return w.Waiting() == 1 })
+	redistest.Eventually(t, patience, "a waiter", func() bool { return w.Waiting() == 1 })
 	w.Drain()
 	after := w.session(user)
 	after.Send("LOCK k")
 	for _, s := range []*locktest.Session{before, after} {
-		if got := s.Next(registryPatience); !strings.HasPrefix(got, "-OVERLOADED ") {
+		if got := s.Next(patience); !strings.HasPrefix(got, "-OVERLOADED ") {
 			t.Errorf("a waiter of a proxy that drains: %s", got)
 		}
 	}
@@ -221,17 +214,17 @@ func TestDrainReachesLaterEngines(t *testing.T) {
 func TestAForcedEndReachesTheOtherEngines(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
 	holder, elsewhere := w.session(anyone), w.session(EngineID{DB: 3})
-	registryHold(t, holder, "LOCK k")
-	registryHold(t, elsewhere, "LOCK other") // an engine of another database
+	takes(t, holder, "LOCK k")
+	takes(t, elsewhere, "LOCK other") // an engine of another database
 	operator := w.session(user)
 	operator.Send("FORCEUNLOCK k")
-	if got := operator.Next(registryPatience); got != ":1" {
+	if got := operator.Next(patience); got != ":1" {
 		t.Errorf("FORCEUNLOCK is answered %s", got)
 	}
-	if got := holder.NextPush(registryPatience); !strings.Contains(got, "lock-lost k") || !strings.HasSuffix(got, "forced]") {
+	if got := holder.NextPush(patience); !strings.Contains(got, "lock-lost k") || !strings.HasSuffix(got, "forced]") {
 		t.Errorf("the holder was told %s", got)
 	}
-	redistest.Eventually(t, registryPatience, "the end of the hold", func() bool { return w.Held() == 1 }) // of the other lock
+	redistest.Eventually(t, patience, "the end of the hold", func() bool { return w.Held() == 1 }) // of the other lock
 }
 
 // Operators see a lock once, with its holder and the waiters of all engines.
@@ -242,17 +235,17 @@ func TestLocksAreSeenWithTheWaitersOfAllEngines(t *testing.T) {
 		t.Error("nobody waits")
 	}
 	elsewhere := foreign.session(anyone)
-	registryHold(t, elsewhere, "LOCK theirs PX 60000")
+	takes(t, elsewhere, "LOCK theirs PX 60000")
 	holder := w.session(anyone)
-	registryHold(t, holder, "LOCK ours")
-	registryHold(t, holder, "LOCK alone")
+	takes(t, holder, "LOCK ours")
+	takes(t, holder, "LOCK alone")
 	begin := time.Now()
 	for i, c := range []struct {
 		id   EngineID
 		line string
 	}{{user, "LOCK ours"}, {user, "FAIRLOCK theirs"}, {anyone, "LOCK theirs"}, {anyone, "FAIRLOCK ours"}} {
 		w.session(c.id).Send(c.line)
-		redistest.Eventually(t, registryPatience, c.line, func() bool { return w.Waiting() == i+1 })
+		redistest.Eventually(t, patience, c.line, func() bool { return w.Waiting() == i+1 })
 	}
 	locks := map[string]Lock{}
 	w.Each(func(l Lock) {

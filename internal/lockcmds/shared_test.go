@@ -50,27 +50,6 @@ func TestSharedHoldersShareALockAndNoExclusiveHolder(t *testing.T) {
 	empty(t, srv)
 }
 
-func TestSharedWaitersAreAllGrantedTogether(t *testing.T) {
-	t.Parallel()
-	p, q := twoProxies(t, nil)
-	holder := p.session(2)
-	holder.fence("LOCK k")
-	var waiters []*session
-	for i := range 12 {
-		w := []*proxy{p, q}[i%2].session(2)
-		w.waits([]string{"LOCK k SHARED", "FAIRLOCK k SHARED"}[i/2%2])
-		waiters = append(waiters, w)
-	}
-	holder.want("UNLOCK k", ":1")
-	for _, w := range waiters {
-		fenceIn(t, w.reply())
-	}
-	for _, w := range waiters {
-		w.want("UNLOCK k", ":1")
-	}
-	empty(t, p.srv)
-}
-
 // While one shared holder after the other comes and goes, a client that wants the lock for itself gets it, and those
 // that have come behind it get it next.
 func TestSharedHoldersDoNotStarveAnExclusiveWaiter(t *testing.T) {
@@ -98,27 +77,6 @@ func TestSharedHoldersDoNotStarveAnExclusiveWaiter(t *testing.T) {
 			fenceIn(t, s.reply())
 		}
 		for _, s := range later {
-			s.want("UNLOCK k", ":1")
-		}
-		empty(t, p.srv)
-	}
-}
-
-func TestSharedWaitersGoOnWhenTheExclusiveWaiterLeaves(t *testing.T) {
-	t.Parallel()
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		p, q := twoProxies(t, nil)
-		first, writer, here, there := p.session(2), p.session(2), p.session(2), q.session(2)
-		first.fence("LOCK k SHARED")
-		writer.waits(verb + " k")
-		awaitPlaces(t, p.srv, 1)
-		for _, s := range []*session{here, there} {
-			s.waits(verb + " k SHARED")
-		}
-		writer.hangUp()
-		fenceIn(t, here.reply())
-		fenceIn(t, there.reply())
-		for _, s := range []*session{here, there, first} {
 			s.want("UNLOCK k", ":1")
 		}
 		empty(t, p.srv)
@@ -252,39 +210,6 @@ func TestAWriterOfRedissonsThatReadsToo(t *testing.T) {
 	r.readRelease()
 	fenceIn(t, a.reply())
 	a.want("UNLOCK k", ":1")
-	empty(t, p.srv)
-}
-
-func TestSharedHoldsOfNamedOwners(t *testing.T) {
-	t.Parallel()
-	p, q := twoProxies(t, nil)
-	a, b, c := p.session(2), q.session(2), q.session(2)
-	fence := a.fence("LOCK k SHARED OWNER x")
-	if other := b.fence("LOCK k SHARED OWNER x"); other != fence {
-		t.Errorf("fence %d, want %d", other, fence)
-	}
-	c.fence("LOCK k SHARED OWNER y")
-	b.want("UNLOCK k OWNER x", ":0")
-	c.want("UNLOCK k SHARED OWNER x", ":1")
-	redistest.Eventually(t, patience, "the other proxy to hear of it", func() bool { return p.e.Holds() == 0 })
-	a.want("UNLOCK k OWNER x", notOwnerReply)
-	a.want("TRYLOCK k", "(nil)")
-	c.want("UNLOCK k OWNER y", ":1")
-	empty(t, p.srv)
-}
-
-func TestASharedHoldEndsWithItsConnection(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b, c := p.session(2), p.session(2), p.session(2)
-	a.fence("LOCK k SHARED GRACE 0")
-	b.fence("LOCK k SHARED GRACE 200")
-	c.waits("LOCK k")
-	a.hangUp()
-	c.quiet(50 * time.Millisecond)
-	b.hangUp()
-	fenceIn(t, c.reply())
-	c.want("UNLOCK k", ":1")
 	empty(t, p.srv)
 }
 

@@ -37,70 +37,6 @@ func TestTheLeaseOfAHolderLeavesTheCrowdWithIt(t *testing.T) {
 	}
 }
 
-// However many holders a lock has, a command looks at a few of them.
-func TestACommandOfACrowdCostsTheSameHoweverManyTheyAre(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b, c := p.session(2), p.session(2), p.session(2)
-	const crowd, rounds = 600, 20
-	for i := range crowd {
-		a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
-	}
-	b.fence("LOCK k SHARED")
-	for name, round := range map[string]func(i int){
-		"an exclusive acquire":            func(int) { c.want("TRYLOCK k", "(nil)") },
-		"a fair one":                      func(int) { c.want("FAIRLOCK k WAIT 0", "(nil)") },
-		"a holder comes and leaves":       func(int) { b.fence("LOCK k SHARED OWNER y"); b.want("UNLOCK k OWNER y", ":1") },
-		"a grant is ended by its fence":   func(i int) { b.want("UNLOCK k FENCE "+itoa(a.fence(fmt.Sprintf("LOCK k SHARED OWNER z%d", i))), ":1") },
-		"one owner's grants end by force": func(i int) { a.fence("LOCK k SHARED OWNER z"); b.want("FORCEUNLOCK k OWNER z", ":1") },
-	} {
-		before := commandCalls(t, p.srv)
-		for i := range rounds {
-			round(i)
-		}
-		if n := commandCalls(t, p.srv) - before; n > rounds*crowd/2 { // one in 64 acquires looks at all holders
-			t.Errorf("%s: %d calls for %d rounds", name, n, rounds)
-		}
-	}
-}
-
-// Redisson's rule gives the leases of an owner's shared holds of "a" and "{a}" one key.
-func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
-	t.Parallel()
-	for _, pair := range [][2]string{{"a", "{a}"}, {"{a}", "a"}} {
-		for _, owner := range []string{"", " OWNER job"} {
-			p := startProxy(t, redistest.Start(t), nil)
-			first, other, third := p.session(2), p.session(2), p.session(2)
-			stays := first.fence("LOCK " + pair[0] + " SHARED" + owner)
-			for _, way := range []string{"UNLOCK", "FORCEUNLOCK", "GRACE 0", "GRACE 20"} {
-				switch way {
-				case "UNLOCK":
-					first.fence("LOCK " + pair[1] + " SHARED" + owner)
-					first.want("UNLOCK "+pair[1]+owner, ":1")
-				case "FORCEUNLOCK":
-					first.fence("LOCK " + pair[1] + " SHARED" + owner)
-					third.want("FORCEUNLOCK "+pair[1], ":1")
-				default:
-					if owner == "" {
-						continue // the connection holds both
-					}
-					third.fence("LOCK " + pair[1] + " SHARED " + way + owner)
-					third.hangUp()
-					third = p.session(2)
-					redistest.Eventually(t, patience, "the end of its hold", func() bool { return p.srv.Client(t).Exists(t.Context(), pair[1]).Val() == 0 })
-				}
-				other.want("TRYLOCK "+pair[0], "(nil)")
-				if again := first.fence("LOCK " + pair[0] + " SHARED" + owner); again != stays {
-					t.Fatalf("%s of %s: the hold of %s had fence %d, now %d", way, pair[1], pair[0], stays, again)
-				}
-				first.want("UNLOCK "+pair[0]+owner, ":0")
-			}
-			first.want("UNLOCK "+pair[0]+owner, ":1")
-			empty(t, p.srv)
-		}
-	}
-}
-
 // The names of a lock and of an owner are joined in the name of a lease. Two holds never have the same.
 func TestNoTwoSharedHoldsShareALease(t *testing.T) {
 	t.Parallel()
@@ -186,25 +122,6 @@ func TestRedissonsReadersCutNoLeaseForLong(t *testing.T) {
 		for _, k := range append(timeouts, key) {
 			redistest.Eventually(t, patience, k+" to have its lease again", func() bool { return srv.Client(t).PTTL(t.Context(), k).Val() > 10*time.Second })
 		}
-	}
-}
-
-// The keys of the leases follow Redisson's rule for names with braces.
-func TestLocksOfAnyNameAreShared(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b, c := p.session(2), p.session(2), p.session(2)
-	for _, key := range []string{"{", "}", "{}", "}{", "a{b}c", "{a}", "{{a}}", "a{", "a}", "{a}:b", "mode", "fence", "*", "\x00\xff"} {
-		a.fence("LOCK " + key + " SHARED")
-		b.fence("FAIRLOCK " + key + " SHARED OWNER mine")
-		c.want("TRYLOCK "+key, "(nil)")
-		a.want("UNLOCK "+key, ":1")
-		c.want("TRYLOCK "+key, "(nil)")
-		c.waits("LOCK " + key)
-		b.want("UNLOCK "+key+" OWNER mine", ":1")
-		fenceIn(t, c.reply())
-		c.want("UNLOCK "+key, ":1")
-		empty(t, p.srv)
 	}
 }
 

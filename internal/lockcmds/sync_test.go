@@ -138,27 +138,6 @@ func TestAReentryThatIsRolledBackLeavesTheLeaseAsItWas(t *testing.T) {
 	}
 }
 
-// A client may count on a lease that it has chosen, although its connection has ended. A re-entry without an answer makes
-// it no longer.
-func TestALockOutlivesAReentryOfAClientThatHasGone(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	redis := srv.Client(t)
-	p := startProxy(t, srv, nil)
-	for key, least := range map[string]time.Duration{"PX 60000": 50 * time.Second, "PX 60000 GRACE 0": 0} {
-		name := strings.ReplaceAll(key, " ", "-")
-		a := p.session(2)
-		a.fence("LOCK " + name + " " + key)
-		a.send("TRYLOCK " + name + " SYNC 1 PX 600000")
-		a.executed(2)
-		a.hangUp()
-		redistest.Eventually(t, patience, "the clean-up to end", func() bool { return p.e.Idle() })
-		if left := redis.PTTL(t.Context(), name).Val(); left > 60*time.Second || least > 0 && left < least || least == 0 && left > 0 {
-			t.Errorf("%s: %v are left", key, left)
-		}
-	}
-}
-
 const syncShortest = 300 * time.Millisecond
 
 func TestManyGrantsShareAWait(t *testing.T) {
@@ -183,39 +162,6 @@ func TestManyGrantsShareAWait(t *testing.T) {
 	if got := waits(t, srv) - before; got == 0 || got > n/2 { // one for each grant would be n
 		t.Errorf("%d WAITs for %d grants", got, n)
 	}
-}
-
-func TestAClientThatHangsUpBeforeItsGrantIsConfirmed(t *testing.T) {
-	srv := redistest.Start(t)
-	replica := redistest.StartReplica(t, srv)
-	p := startProxy(t, srv, nil)
-	replica.Pause()
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		s := p.session(2)
-		s.send(verb + " k SYNC 1")
-		redistest.Eventually(t, patience, "the grant", func() bool { return srv.Do(t, "EXISTS", "k") == int64(1) })
-		s.HangUp()
-		redistest.Eventually(t, patience, "the grant to be rolled back", func() bool { return srv.Do(t, "EXISTS", "k") == int64(0) })
-		redistest.Eventually(t, patience, "the engine to be idle", p.e.Idle)
-		p.gone("k")
-	}
-}
-
-// The turn of a client is over when its grant is rolled back.
-func TestTheNextFairWaiterIsServedWhenAGrantIsRolledBack(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	replica := redistest.StartReplica(t, srv)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	first, second := p.session(2), q.session(2)
-	replica.Pause()
-	first.send("FAIRLOCK k SYNC 1")
-	redistest.Eventually(t, patience, "the grant", func() bool { return srv.Do(t, "EXISTS", "k") == int64(1) })
-	second.send("FAIRLOCK k")
-	equal(t, "reply", first.reply(), "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back")
-	fenceIn(t, second.reply())
-	second.want("UNLOCK k", ":1")
-	p.gone("k")
 }
 
 func TestAUserWithoutTheRightToWait(t *testing.T) {

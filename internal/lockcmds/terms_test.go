@@ -72,19 +72,3 @@ func TestReplicasHaveAsMuchTimeAsTheClientAndTheLeaseLeave(t *testing.T) {
 		}
 	}
 }
-
-func TestLimitsOfWaiters(t *testing.T) {
-	d := Defaults{MaxWaiters: 3, MaxWaitersPerLock: 2}
-	for _, c := range []struct {
-		all     int64
-		forLock int
-		want    string
-	}{{2, 1, ""}, {3, 1, "max-waiters"}, {2, 2, "waiters of one lock"}} {
-		if _, limit := d.Full(c.all, c.forLock); limit != c.want {
-			t.Errorf("%+v: %q", c, limit)
-		}
-	}
-	if _, limit := (&Defaults{}).Full(1_000_000, 1_000_000); limit != "" {
-		t.Errorf("without limits: %q", limit)
-	}
-}

@@ -99,21 +99,6 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	}
 }
 
-func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k")
-	b.want("LOCK k WAIT 20", "(nil)")
-	b.want("FAIRLOCK k WAIT 20", "(nil)")
-	c := p.srv.Client(t)
-	redistest.Eventually(t, patience, "both channels", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 2 })
-	redistest.Eventually(t, patience, "no channel", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 0 })
-	b.waits("LOCK k") // and they can be had again
-	a.want("UNLOCK k", ":1")
-	fenceIn(t, b.reply())
-}
-
 func TestBadOptionsAreRefused(t *testing.T) {
 	srv := redistest.Start(t)
 	good := startProxy(t, srv, nil).e.opts
@@ -230,66 +215,43 @@ func TestNewcomerCorrectsWhenToLookAgain(t *testing.T) {
 	plain.fence("LOCK k")
 }
 
-// The order in which Redis heard of them counts, whatever that of the answers was.
-func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
-	srv.Do(t, "HSET", "k", "somebody", "1")
-	srv.Do(t, "PEXPIRE", "k", "60000")
-	a, b := p.session(2), p.session(2)
-	for _, s := range []*session{a, b} {
-		s.waits("FAIRLOCK k")
-	}
-	redistest.Eventually(t, patience, "the deciding attempts", func() bool {
-		return p.settled("k") && p.attempts.Load() >= 2
-	})
-	first := srv.Do(t, "LPOP", "redisson_lock_queue:{k}")
-	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", first)
-	srv.Do(t, "DEL", "k")
-	p.e.wake("k") // as when the holder's lease has ended
-	fenceIn(t, b.reply())
-	b.want("UNLOCK k", ":1")
-	fenceIn(t, a.reply())
-}
-
-func TestAFairWaiterLeavesTheQueueWhenItsClientHasGone(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.waits(1, "FAIRLOCK k")
-	a.Ended = true
-	w.Ended(1)
-	w.Own.Asked, w.Own.Answers = nil, []any{contract.ErrUnsent, locktest.Numbers(1)}
-	w.Work()
-	w.Pass(time.Second)
-	if len(w.Own.Asked) != 2 || w.Own.Asked[0] != "leave" || !w.noWaiter() {
-		t.Errorf("asked %q", w.Own.Asked)
-	}
-}
-
-func TestThePlacesOfFairWaitersAreRefreshed(t *testing.T) {
-	w := newLockWorld(t)
-	w.waits(1, "FAIRLOCK k")
-	w.Own.Asked = nil
-	refreshed := 0
-	for range 21 {
-		w.Own.Answers = append(w.Own.Answers, busy(20*time.Second))
-	}
-	w.Pass(101 * time.Second)
-	for _, name := range w.Own.Asked {
-		if name == "refresh" {
-			refreshed++
-		}
-	}
-	if refreshed != 1 {
-		t.Errorf("refreshed %d times in a third of the time: %q", refreshed, w.Own.Asked)
-	}
-}
-
 func TestHowAQuestionHasEnded(t *testing.T) {
 	for err, want := range map[error]table.Trouble{
 		nil: table.OK, contract.ErrInDoubt: table.Passing, contract.ErrUnsent: table.Passing, script.Error("NOPERM no"): table.Final,
 	} {
 		if got := failureOf(err); got != want {
 			t.Errorf("%v: %d", err, got)
+		}
+	}
+}
+
+// A re-entry sets the lease anew. If that makes it end earlier, waiters at other proxies are told: else they would wait
+// on a free lock.
+func TestReentryThatShortensTheLeaseWakesWaitersElsewhere(t *testing.T) {
+	t.Parallel()
+	p, q := twoProxies(t, nil)
+	for _, waiter := range []string{"LOCK", "FAIRLOCK"} {
+		for _, c := range []struct{ first, again string }{
+			{"LOCK k PX 60000", "LOCK k PX 300"},
+			{"LOCK k PX 60000", "TRYLOCK k PX 300"},
+			{"FAIRLOCK k PX 60000", "FAIRLOCK k PX 300"},
+			{"LOCK k PX 60000 OWNER job", "LOCK k PX 300 OWNER job"},
+			{"LOCK k PX 60000 OWNER job", "FAIRLOCK k PX 300 OWNER job"},
+			{"LOCK k PX 60000", "LOCK k MAXHOLD 300"},
+			{"LOCK k PX 60000", "EXTENDLOCK k PX 300"},
+		} {
+			a, b := p.session(2), q.session(2)
+			a.fence(c.first)
+			b.waits(waiter + " k")
+			b.quiet(50 * time.Millisecond) // it has asked, and knows when the lease ends
+			a.do(c.again)
+			start := time.Now()
+			fenceIn(t, b.reply())
+			if took := time.Since(start); took > patience/2 {
+				t.Errorf("%s behind %s, %s: granted after %v", waiter, c.first, c.again, took)
+			}
+			b.want("UNLOCK k", ":1")
+			a.hangUp()
 		}
 	}
 }
