@@ -1,70 +1,12 @@
 package blackbox
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-// lockMany takes n locks, key:0 to key:n-1, with the options given.
-func lockMany(t *testing.T, c *proxytest.Client, n int, options string) {
-	t.Helper()
-	var b strings.Builder
-	for i := range n {
-		b.WriteString("LOCK key:" + strconv.Itoa(i) + " " + options + "\r\n")
-	}
-	c.Raw(b.String())
-	for range n {
-		c.Gets(":")
-	}
-}
-
-// A pattern of many stars took the matcher exponential time, under the engine's mutex.
-func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	holder, lister, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
-	name := strings.Repeat("a", 4000)
-	holder.Script("LOCK "+name, ":")
-	lister.Raw("PING\r\nLOCKLIST MATCH " + strings.Repeat("*a", 100) + "b\r\nLOCKLIST MATCH a" + strings.Repeat("*", 100) + "a COUNT 1\r\nECHO end\r\n")
-	for _, command := range []string{"PING", "LOCKINFO " + name, "TRYLOCK " + name, "UNLOCK " + name, "LOCK other"} {
-		other.Raw(command + "\r\n")
-		if got, err := other.Frame(); err != nil {
-			t.Fatalf("%.20s: %q, %v", command, got, err)
-		}
-	}
-	for _, want := range []string{"+PONG\r\n", "*0\r\n", "*1\r\n", "$3\r\nend\r\n"} { // in their order
-		lister.Gets(want)
-	}
-}
-
-func TestLockListIsAnsweredToAClientThatSendsNothingMore(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	holder, lister := srv.Dial(t), srv.Dial(t)
-	lockMany(t, holder, 1000, "")
-	lister.Raw("LOCKLIST\r\nECHO end\r\n")
-	_ = lister.Conn.(interface{ CloseWrite() error }).CloseWrite()
-	lister.Gets("*1000\r\n", "$3\r\nend\r\n")
-}
-
-func TestClientMayHangUpBeforeItsListIsMade(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	holder := srv.Dial(t)
-	lockMany(t, holder, 1000, "")
-	for range 20 {
-		c := srv.Dial(t)
-		c.Raw("LOCKLIST\r\nLOCKLIST\r\nLOCKLIST\r\n")
-		_ = c.Conn.Close()
-	}
-	proxytest.WaitFor(t, "them to be gone", func() bool { return srv.Stats().Clients == 1 })
-	holder.Raw("LOCKLIST COUNT 3\r\n")
-	holder.Gets("*3\r\n")
-}
 
 func TestDefaultOwnersCannotBeGuessedNorNamed(t *testing.T) {
 	t.Parallel()

@@ -17,16 +17,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// A lock command may be read before Redis has answered the CLIENT SETNAME in front of it.
-func TestLocksKnowTheNameOfTheSameWrite(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	c := srv.Dial(t)
-	c.Raw(proxytest.Inline("CLIENT SETNAME early", "LOCK k", "LOCKLIST"))
-	c.Expect(2)
-	c.ExpectFrame("early")
-}
-
 func keysOf(lines map[string]clients.Line) []string {
 	var names []string
 	for name := range lines {
@@ -121,49 +111,6 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 	}
 }
 
-// Asking pins nothing, and neither does a command that is refused, nor one that switches off what is not on.
-func TestAskingAboutClientsPinsNothing(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Pins.Max = 1; o.Upstream.Pins.Wait = 50 * time.Millisecond })
-	var askers []*proxytest.Client
-	for i := range 8 {
-		askers = append(askers, proxytest.Named(t, srv.Addr(), "asker"+strconv.Itoa(i)))
-	}
-	for _, args := range [][]string{
-		{"CLIENT", "LIST"},
-		{"CLIENT", "LIST", "TYPE", "normal"},
-		{"CLIENT", "INFO"},
-		{"CLIENT", "ID"},
-		{"CLIENT", "GETREDIR"},
-		{"CLIENT", "TRACKINGINFO"},
-		{"CLIENT", "KILL", "ID", "12345"},
-		{"CLIENT", "KILL", "127.0.0.1:1"},
-		{"CLIENT", "UNBLOCK", "12345"},
-		{"CLIENT", "LIST", "BAD"},
-		{"CLIENT", "KILL"},
-		{"CLIENT", "TRACKING", "OFF"},
-		{"CLIENT", "NO-EVICT", "OFF"},
-		{"CLIENT", "CACHING", "YES"},
-		{"CLIENT", "TRACKING", "ON", "NONSENSE"},
-		{"CLIENT", "TRACKING", "ON", "OPTIN", "OPTOUT"},
-		{"CLIENT", "NO-EVICT", "MAYBE"},
-		{"ASKING"},
-		{"READONLY"},
-		{"INFO", "clients"},
-		{"INFO"},
-	} {
-		for _, c := range askers {
-			if got := c.Quiet(args...); strings.HasPrefix(got, "-OVERLOADED") {
-				t.Fatalf("%q: %q", args, got)
-			}
-			if c.Quiet("MULTI"); c.Quiet("EXEC") != "*0\r\n" {
-				t.Fatalf("after %q there is no transaction", args)
-			}
-		}
-	}
-}
-
 func TestClientKill(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t))
@@ -228,51 +175,6 @@ func TestClientKill(t *testing.T) {
 	admin.Send("PING")
 	admin.Gets(":1")
 	admin.Ends()
-}
-
-func TestClientUnblock(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	admin, c := proxytest.Named(t, srv.Addr(), "admin"), proxytest.Named(t, srv.Addr(), "c")
-	holder := proxytest.Named(t, srv.Addr(), "holder")
-	holder.Quiet("LOCK", "l")
-	id := c.ID()
-	unblock := func(want string, args ...string) {
-		t.Helper()
-		if got := admin.Quiet(append([]string{"CLIENT", "UNBLOCK"}, args...)...); got != want {
-			t.Errorf("UNBLOCK %q: %q, want %q", args, got, want)
-		}
-	}
-	blocked := func() {
-		t.Helper()
-		proxytest.WaitFor(t, "the client to be blocked", func() bool { return string(admin.ListOf()["c"].Field("flags")) == "b" })
-	}
-	expect := func(want string) {
-		t.Helper()
-		c.Gets(want)
-	}
-	const failure = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
-	unblock(":0\r\n", id)
-	for _, command := range [][]string{{"BLPOP", "empty", "0"}, {"LOCK", "l"}, {"FAIRLOCK", "l"}} {
-		timeout := "$-1\r\n"
-		if command[0] == "BLPOP" {
-			timeout = "*-1\r\n"
-		}
-		c.Send(command...)
-		blocked()
-		unblock(":1\r\n", id)
-		expect(timeout)
-		unblock(":0\r\n", id)
-		c.Send(command...)
-		blocked()
-		unblock(":1\r\n", id, "ERROR")
-		expect(failure)
-		unblock(":0\r\n", id, "TIMEOUT")
-		c.Script("PING", "+PONG")
-	}
-	proxytest.WaitFor(t, "the fair waiter to leave", func() bool { // its reply does not wait for that for long
-		return strings.Contains(holder.Quiet("LOCKINFO", "l"), "fair-waiters\r\n:0\r\n")
-	})
 }
 
 func TestInfoCountsClients(t *testing.T) {

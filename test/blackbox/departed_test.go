@@ -12,9 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// departures are the ways in which a client may go while its session waits.
-var departures = []string{"half-close", "close", "reset"}
-
 // nothingRemains waits until a proxy has no client any more, and no connection that serves one.
 func nothingRemains(t *testing.T, srv *proxytest.Proxy) {
 	t.Helper()
@@ -22,29 +19,6 @@ func nothingRemains(t *testing.T, srv *proxytest.Proxy) {
 		s := srv.Stats()
 		return s.Clients == 0 && len(s.PinReasons) == 0 && s.Waiting == 0 && laneUsers(srv) == 0
 	})
-}
-
-// Under SCRIPT DEBUG only the client's own next words, or its end, let a script go on. With SYNC, all of Redis waits meanwhile.
-func TestTheEndOfAClientEndsItsDebugger(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	for _, mode := range []string{"YES", "SYNC"} {
-		for _, behind := range []string{"CLIENT SETNAME x", "LOCK k", "SELECT 1", "QUIT", "*x", "BLPOP l 0", "MULTI\r\nCLIENT SETNAME x"} {
-			for _, how := range departures {
-				c := srv.Dial(t)
-				c.Script("SCRIPT DEBUG "+mode, "+OK")
-				c.Raw(proxytest.Inline("EVAL 'return 1' 0", "GET k", behind)) // Redis has read the GET before the debugger begins
-				c.Gets("*")
-				hangups[how](c)
-				nothingRemains(t, srv)
-				_ = c.Conn.Close()
-				other := srv.Dial(t)
-				other.Quiet("GET", "k")
-				_ = other.Conn.Close()
-				proxytest.WaitFor(t, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
-			}
-		}
-	}
 }
 
 // A client that has ended its side, or its session, may take its time to read the replies. Its locks and its connections to Redis do not

@@ -23,48 +23,6 @@ var hangups = map[string]func(c *proxytest.Client){
 	},
 }
 
-// What a client waits for is withdrawn when it hangs up, and nothing that stands behind it is executed.
-func TestNothingIsExecutedBehindAWaitThatAHangupEnds(t *testing.T) {
-	t.Parallel()
-	pipelines := map[string][]string{
-		"lock":                  {"BLPOP l 0", "LOCK k", "SET ghost 1"},
-		"try lock":              {"BLPOP l 0", "TRYLOCK k", "SET ghost 1"},
-		"database":              {"BLPOP l 0", "SELECT 1", "SELECT 0", "SET ghost 1"},
-		"login":                 {"BLPOP l 0", "AUTH x", "SET ghost 1"},
-		"protocol":              {"BLPOP l 0", "HELLO 3", "SET ghost 1"},
-		"name":                  {"BLPOP l 0", "CLIENT SETNAME x", "SET ghost 1"},
-		"reply mode":            {"BLPOP l 0", "CLIENT REPLY OFF", "SET ghost 1"},
-		"silence":               {"CLIENT REPLY OFF", "BLPOP l 0", "CLIENT REPLY ON", "SET ghost 1"},
-		"ordinary and lock":     {"GET a", "BLPOP l 0", "GET a", "LOCK k", "SET ghost 1"},
-		"quit":                  {"BLPOP l 0", "QUIT"},
-		"protocol error":        {"BLPOP l 0", "*x"},
-		"reset":                 {"BLPOP l 0", "RESET", "SET ghost 1"},
-		"subscription":          {"BLPOP l 0", "SUBSCRIBE a"},
-		"monitor":               {"BLPOP l 0", "MONITOR"},
-		"transaction":           {"BLPOP l 0", "MULTI", "SET ghost 1", "CLIENT SETNAME x", "EXEC"},
-		"behind a transaction":  {"MULTI", "SET a 1", "EXEC", "BLPOP l 0", "LOCK k"},
-		"watching":              {"WATCH a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
-		"own connection":        {"CLIENT TRACKING ON BCAST", "BLPOP l 0", "LOCK k", "SET ghost 1"},
-		"subscriber":            {"HELLO 3", "SUBSCRIBE a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
-		"twice":                 {"BLPOP l 0", "BLPOP l 0", "LOCK k"},
-		"stream":                {"XREAD BLOCK 0 STREAMS s $", "LOCK k", "SET ghost 1"},
-		"replicas":              {"WAIT 1 0", "LOCK k", "SET ghost 1"},
-		"replicas and database": {"SET a 1", "WAIT 1 0", "SELECT 0", "SET ghost 1"},
-	}
-	srv := proxytest.Start(t, redistest.Start(t))
-	for name, lines := range pipelines {
-		for how, hangup := range hangups {
-			c := srv.Dial(t)
-			c.Raw(proxytest.Inline(lines...))
-			awaitClients(t, srv, 1, 1)
-			hangup(c)
-			awaitClients(t, srv, 0, 0)
-			srv.Redis.Do(t, "RPUSH", "l", "x")
-			nothingIsLost(t, srv.Redis, name, how)
-		}
-	}
-}
-
 // awaitClients waits until so many clients are blocked in Redis, and the proxy has so many.
 func awaitClients(t testing.TB, srv *proxytest.Proxy, blocked int, clients int64) {
 	t.Helper()
@@ -80,30 +38,6 @@ func nothingIsLost(t testing.TB, redis *redistest.Server, what ...string) {
 		t.Errorf("%s: elements that are left, and keys that were written: %s", what, got)
 	}
 	redis.Do(t, "FLUSHALL")
-}
-
-// A client that hangs up while it waits for a lock does not get it, nor is anything behind it executed.
-func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	for how, hangup := range hangups {
-		for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
-			holder, waiter := srv.Dial(t), srv.Dial(t)
-			holder.Quiet("LOCK", "k")
-			waiter.Raw(proxytest.Inline("GET a", verb+" k WAIT 60000", "SET ghost 1", "LOCK k2", "BLPOP l 0"))
-			proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
-			hangup(waiter)
-			proxytest.WaitFor(t, "the waiter to be gone", func() bool { return srv.Stats().Clients == 1 })
-			holder.Script("UNLOCK k", ":1")
-			// The lock may have been handed over to the waiter while it left: then it is released at once.
-			proxytest.WaitFor(t, "the lock to be free", func() bool { return srv.Redis.Do(t, "EXISTS", "k") == int64(0) })
-			if got := srv.Redis.Do(t, "EXISTS", "k2", "ghost"); got != int64(0) {
-				t.Errorf("%s, %s: %v keys were written", verb, how, got)
-			}
-			_ = holder.Conn.Close()
-			proxytest.WaitFor(t, "the holder to be gone", func() bool { return srv.Stats().Clients == 0 })
-		}
-	}
 }
 
 // A client that hangs up while no connection is free for its blocking command takes nothing from the list later.

@@ -10,23 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// A password that a user accepted once is refused when it is not good any more.
-func TestPasswordThatIsGoodNow(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	srv := proxytest.Start(t, redis)
-	redis.Do(t, "ACL", "SETUSER", "u", "reset", "on", "nopass", "~*", "&*", "+@all")
-	early := srv.Dial(t)
-	early.Raw(proxytest.Inline("AUTH u junk", "PING"))
-	early.Gets("+OK", "+PONG")
-	redis.Do(t, "ACL", "SETUSER", "u", "resetpass", ">good")
-	c := srv.Dial(t)
-	c.Raw(proxytest.Inline("AUTH u junk", "AUTH u good", "SELECT 5", "SET k v", "MULTI", "EXEC", "LOCK lock GRACE 0", "UNLOCK lock"))
-	c.Gets("-WRONGPASS", "+OK", "+OK", "+OK", "+OK", "*0", ":", ":1")
-	early.Send("ACL", "WHOAMI") // as directly
-	early.Gets("$1\r\nu\r\n")
-}
-
 // One client that walks through all databases leaves few connections behind.
 func TestWalkThroughDatabases(t *testing.T) {
 	t.Parallel()
@@ -82,29 +65,4 @@ func TestLanesAreBounded(t *testing.T) {
 	})
 	late.Send("SET", "k", "v")
 	late.Gets("+OK")
-}
-
-// Lock engines are bounded; one that somebody needs stays.
-func TestLockEnginesAreBounded(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t, "--databases", "100")
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.MaxEngines = 4 })
-	holder := srv.Dial(t)
-	for db := 1; db <= 3; db++ {
-		holder.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "LOCK lock GRACE 0"))
-		holder.Gets("+OK", ":")
-	}
-	late := srv.Dial(t)
-	late.Raw(proxytest.Inline("SELECT 4", "LOCK lock", "SELECT 3", "TRYLOCK lock", "SELECT 4"))
-	late.Gets("+OK", "-OVERLOADED no lock engine is free for this identity", "+OK", "$-1", "+OK")
-	for db := 1; db <= 3; db++ {
-		holder.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "UNLOCK lock"))
-		holder.Gets("+OK", ":1")
-	}
-	_ = holder.Conn.Close()
-	proxytest.WaitFor(t, "an engine to make room", func() bool {
-		late.Send("LOCK", "lock", "PX", "1000")
-		got, err := late.Frame()
-		return err == nil && strings.HasPrefix(got, ":")
-	})
 }

@@ -151,25 +151,6 @@ func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
 	}
 }
 
-func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
-	t.Parallel()
-	redisServer := redistest.Start(t)
-	redisServer.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
-	srv := proxytest.Start(t, redisServer, func(o *proxy.Options) { o.Locks.MaxWaiters = 1 })
-	holder, waiter := srv.Dial(t), srv.Dial(t)
-	holder.Ask("LOCK k")
-	waiter.Raw(proxytest.Inline("LOCK k"))
-	proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
-	for _, commands := range [][]string{{"LOCK k"}, {"AUTH other pw", "LOCK k"}} { // another user's waiters are no others
-		if got := ask(t, srv.Addr(), commands...); got != "-OVERLOADED too many waiters (max-waiters)\r\n" {
-			t.Errorf("%q: %q", commands, got)
-		}
-	}
-	if got := srv.Stats(); got.Refused["OVERLOADED"] != 2 || got.Held != 1 {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestProtocolErrorsAreCounted(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t))

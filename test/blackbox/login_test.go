@@ -198,13 +198,3 @@ func TestLargeCommandsMustComeAlong(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
-
-// A user who may not SELECT, and logs in in database 0, stays there.
-func TestAUserWhoMayNotSelectStays(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
-	srv := proxytest.Start(t, redis)
-	c := srv.Dial(t)
-	c.Script("AUTH poor pw", "+OK", "SET k 0", "+OK", "SELECT 3", "-NOPERM", "GET k", "$1\r\n0", "HELLO 3", "%7", "WATCH k", "+OK")
-}

@@ -1,57 +1,13 @@
 package blackbox
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-// noPin refuses a command that needs a pin.
-const noPin = "-OVERLOADED no upstream connection is free (max-pins), nothing was sent\r\n"
-
-// withoutPins runs a test with two clients. The first one watches a key, for which it has the only pin.
-func withoutPins(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy, holder, c *proxytest.Client)) {
-	redis := redistest.Start(t)
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 50*time.Millisecond
-	})
-	holder := srv.Dial(t)
-	holder.Script("WATCH w", "+OK")
-	test(t, srv, holder, srv.Dial(t))
-}
-
-// No pin is free for a MULTI or WATCH. The client may have sent commands with it, which would run one by one, or without
-// the watch: its connection closes behind the refusal.
-func TestNothingRunsBehindARefusedTransaction(t *testing.T) {
-	t.Parallel()
-	withoutPins(t, func(t *testing.T, srv *proxytest.Proxy, holder, c *proxytest.Client) {
-		c.Script("SET k 1", "+OK")
-		for _, cmds := range [][]string{{"MULTI", "SET k 2", "EXEC"}, {"MULTI"}, {"WATCH k", "MULTI", "SET k 2", "EXEC"}, {"WATCH k"}} {
-			late := srv.Dial(t)
-			late.Raw(proxytest.Inline("GET k"))
-			late.Raw(proxytest.Inline(cmds...))
-			late.Gets("$1\r\n1\r\n", noPin)
-			late.Ends()
-		}
-		const size = 5 << 20 // is streamed
-		late := srv.Dial(t)
-		late.Raw(proxytest.Inline("MULTI") + fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size))
-		late.Gets(noPin)
-		late.Ends()
-		silent := srv.Dial(t)
-		silent.Raw(proxytest.Inline("CLIENT REPLY OFF", "MULTI", "SET k 3", "EXEC"))
-		silent.Ends()
-		late = srv.Dial(t)
-		late.Script("BLPOP l 1", noPin, "GET k", "$1\r\n1\r\n") // nothing depends on that
-		holder.Script("UNWATCH", "+OK")
-		c.Script("MULTI", "+OK", "SET k 5", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n5\r\n")
-	})
-}
 
 // noLane refuses a change of the database at once.
 const noLane = "-OVERLOADED no connection to share is free for this identity, nothing was sent\r\n"

@@ -132,18 +132,3 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 		wantNoDenial(t, c.Nodes...)
 	})
 }
-
-// A user that may not PEXPIRE gets an error, and leaves no lock behind that would never end.
-func TestNoLockStaysWithoutATTL(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	redis.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pexpire")
-	srv := proxytest.Start(t, redis)
-	c, other := srv.Dial(t), srv.Dial(t)
-	c.Script("AUTH app secret", "+OK")
-	for _, command := range []string{"LOCK k PX 60000", "TRYLOCK k", "FAIRLOCK k", "LOCK k OWNER o"} {
-		c.Script(command, "-")
-		proxytest.WaitFor(t, "the lock to be free behind "+command, func() bool { return redis.Do(t, "EXISTS", "k") == int64(0) })
-		other.Script("LOCK k", ":", "UNLOCK k", ":1")
-	}
-}

@@ -24,23 +24,46 @@ import (
 //	a: LOCK k => : ; GET k => "v" ; BLPOP l 1 => nil
 //	a> BLPOP l 0                a sends a command and reads nothing
 //	a< 3, a< word, a< end       a reads frames; up to one with the word; up to the end of the connection
+//	a< => : ; +PONG             a reads these replies
+//	a~ LOCK k => :              a sends a command until it is answered so
 //	a! GET k | GET              another client sends this, whole and in pieces, ends its side and reads up to the end
-//	a. close, half-close, sync, id   sync: nothing else has come. id: its CLIENT ID is $a from now on
+//	a. close, half-close, reset, sync, id   sync: nothing else has come. id: its CLIENT ID is $a from now on
 //	redis: CONFIG SET x y       the server itself is asked; with => until it answers so, as Go prints it
 //	info: locks_waiting => 1    until INFO lockproxy says so, or what a REGEXP matches
 //	hide: REGEXP => word        in all frames from now on
+//	each X: SET k v || GET k    the case is played for each of these in the place of [X]; with: has them, too
 //
 // Without =>, all that the clients get must be what Redis says, in both protocols, to plain clients and over TLS. With
 // =>, the case is played through the proxy alone, and a reply begins so: "v" is a whole bulk string, ":1" a whole
-// number, nil a null of RESP2, end the end of the connection, ? anything. In braces behind a title: the only protocol, or
-// the only version of Redis. {x*100} is a hundred x, raw "…" are bytes as they are. Steps in front of the first case are
+// number, nil a null of RESP2, end the end of the connection, ? anything. $F is any number for the first time, and then
+// that one, also in commands. In braces behind a title: the only protocol, the only version of Redis, or "plain": it
+// takes time, and is not played over TLS. {x*100} is a hundred times x, raw "…" are bytes as they are. Steps in front of the first case are
 // the start of each. "start:" has arguments of Redis, "with:" settings of the proxy.
 type script struct {
 	title    string
 	only     string // in braces; empty: nothing
 	with     string
 	steps    []string
-	expected bool // has =>
+	each     [][]string // names, each with its values behind it
+	expected bool       // has =>
+}
+
+// variants are a case for each of its values.
+func (s *script) variants() []*script {
+	if len(s.each) == 0 {
+		return []*script{s}
+	}
+	var all []*script
+	name, values := s.each[0][0], s.each[0][1:]
+	for _, value := range values {
+		one := *s
+		one.title, one.with, one.each, one.steps = s.title+", "+value, strings.ReplaceAll(s.with, name, value), s.each[1:], nil
+		for _, step := range s.steps {
+			one.steps = append(one.steps, strings.ReplaceAll(step, name, value))
+		}
+		all = append(all, one.variants()...)
+	}
+	return all
 }
 
 func TestScripts(t *testing.T) {
@@ -91,6 +114,9 @@ func read(t *testing.T, file string) (start []string, all []*script) {
 			title, only, _ := strings.Cut(rest, " {")
 			now = &script{title: title, only: strings.TrimSuffix(only, "}"), with: first.with, steps: slices.Clip(first.steps)}
 			all = append(all, now)
+		case "each":
+			name, values, _ := strings.Cut(rest, ": ")
+			now.each = append(now.each, append([]string{"[" + name + "]"}, strings.Split(values, " || ")...))
 		case "start:":
 			start = strings.Fields(rest)
 		case "with:":
@@ -100,7 +126,11 @@ func read(t *testing.T, file string) (start []string, all []*script) {
 			now.expected = now.expected || what != "redis:" && what != "hide:" && strings.Contains(line, " => ")
 		}
 	}
-	return start, all
+	var variants []*script
+	for _, s := range all {
+		variants = append(variants, s.variants()...)
+	}
+	return start, variants
 }
 
 // settings are those of the proxy that scripts change.
@@ -135,7 +165,7 @@ func set(t *testing.T, o *proxy.Options, with string) {
 // play plays a case wherever it is to be played.
 func (s *script) play(t *testing.T, b *bench, srv *proxytest.Proxy) {
 	for proto := 2; proto <= 3; proto++ {
-		if s.expected && s.only == "" && proto == 3 || strings.HasPrefix(s.only, "RESP") && !strings.HasSuffix(s.only, strconv.Itoa(proto)) {
+		if s.expected && (s.only == "" || s.only == "plain") && proto == 3 || strings.HasPrefix(s.only, "RESP") && !strings.HasSuffix(s.only, strconv.Itoa(proto)) {
 			continue
 		}
 		all := func(side *proxytest.Side) {
@@ -150,6 +180,9 @@ func (s *script) play(t *testing.T, b *bench, srv *proxytest.Proxy) {
 			continue
 		}
 		for _, side := range []string{"proxy", "proxy, TLS"} {
+			if s.only == "plain" && side != "proxy" {
+				continue
+			}
 			proxytest.WaitFor(t, "the clients of the last run to be gone", func() bool { return srv.Stats().Clients == 0 })
 			for _, line := range b.run(t, side, b.sides(srv)[side], all) {
 				if strings.HasSuffix(line, proxytest.ErrTimeout.Error()) {
@@ -172,9 +205,9 @@ type play struct {
 }
 
 var (
-	stepForm = regexp.MustCompile(`^(\w+)([:><!.]) ?(.*)$`)
-	manyForm = regexp.MustCompile(`\{(.)\*(\d+)\}`)
-	idForm   = regexp.MustCompile(`\$[a-z]\b`)
+	stepForm = regexp.MustCompile(`^(\w+)([:><~!.]) ?(.*)$`)
+	manyForm = regexp.MustCompile(`\{([^{}]+?)\*(\d+)\}`)
+	idForm   = regexp.MustCompile(`\$[a-zA-Z]\b`)
 )
 
 func (p *play) step(line string) {
@@ -191,6 +224,9 @@ func (p *play) step(line string) {
 		case "info":
 			c, form := p.srv.Dial(p.t), regexp.MustCompile("\n"+command+":("+want+")\r\n")
 			defer func() { _ = c.Conn.Close() }()
+			if password := p.srv.Options.Upstream.Password; password != "" {
+				c.Quiet("AUTH", password)
+			}
 			proxytest.WaitFor(p.t, line, func() bool { return form.MatchString(c.Ask("INFO lockproxy")) })
 		default:
 			var words []any
@@ -224,6 +260,12 @@ func (p *play) step(line string) {
 		}
 	case "<":
 		p.expect(c, rest)
+	case "~":
+		command, want, _ := strings.Cut(rest, " => ")
+		proxytest.WaitFor(p.t, line, func() bool {
+			c.Raw(p.bytes(command))
+			return strings.HasPrefix(c.Next(), p.reply(want))
+		})
 	case ".":
 		switch rest {
 		case "close":
@@ -231,6 +273,10 @@ func (p *play) step(line string) {
 			delete(p.clients, who)
 		case "half-close":
 			c.HalfClose()
+		case "reset":
+			_ = c.Socket().SetLinger(0)
+			_ = c.Socket().Close()
+			delete(p.clients, who)
 		case "sync":
 			c.Sync()
 		case "id":
@@ -257,14 +303,11 @@ func (p *play) exchange(c *proxytest.Client, part string) {
 		return
 	}
 	for _, command := range commands {
-		switch command, want, known := strings.Cut(command, " => "); {
-		case !known:
-			c.Expect(1)
-		case want == "end":
-			c.Ends()
-		default:
+		if command, want, known := strings.Cut(command, " => "); known {
 			c.Label = command
-			c.Gets(p.reply(want))
+			p.gets(c, want)
+		} else {
+			c.Expect(1)
 		}
 	}
 }
@@ -276,13 +319,27 @@ func (p *play) expect(c *proxytest.Client, frames string) {
 		c.Expect(n)
 	case frames == "end":
 		c.End()
-	case frames == "=> end":
-		c.Ends()
 	case strings.HasPrefix(frames, "=> "):
-		c.Gets(p.reply(frames[len("=> "):]))
+		for want := range strings.SplitSeq(frames[len("=> "):], " ; ") {
+			p.gets(c, want)
+		}
 	default:
 		c.Until(p.reply(frames))
 	}
+}
+
+// gets reads one reply. A number may have a name, whose value it is from now on.
+func (p *play) gets(c *proxytest.Client, want string) {
+	p.t.Helper()
+	if name := strings.TrimPrefix(want, ":"); len(name) == 2 && name[0] == '$' && p.ids[name] == "" {
+		p.ids[name] = strconv.Itoa(proxytest.Integer(p.t, c.Next()))
+		return
+	}
+	if want == "end" {
+		c.Ends()
+		return
+	}
+	c.Gets(p.reply(want))
 }
 
 // whole has clients send all they have to say, in pieces of one size each.
