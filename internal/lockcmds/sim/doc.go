@@ -28,15 +28,14 @@
 // owners_test.go is about owners that several sessions are: copies count nothing, and a rollback takes no hold of
 // another session.
 //
-// The rules in rules_test.go are about all locks that are hashes, held exclusively or shared: who may hold one beside
-// whom, whose lease lasts, that no script takes a part from another owner, and that no waiter is forgotten. A quarter of
-// the histories has a lock that is held in both ways. Whom a shared holder overtakes is in shared_test.go.
+// The rules in rules_test.go are about all locks: who may hold one beside whom, whose lease lasts, that no script takes a
+// part from another owner, that no waiter is forgotten, and that clients, engines and Redis tell the same. A quarter of
+// the histories has a lock that is held exclusively and shared. Whom a shared holder overtakes is in shared_test.go.
 //
-// The rules in limit_test.go are about a lock of permits, in histories of its own: how many hold it, that no script
-// takes another permit than the one that is meant, and that no waiter is forgotten. In a third of these histories some
-// commands ask for the same lock exclusively or shared, and no holder may be beside one of another kind. Each server is
-// judged by itself, also one that does not count any more. Permits whose keys have moved in part when their new primary
-// is lost end early.
+// A fifth of the histories is about a lock of permits. What scripts may do to it is in limit_test.go: how many hold it,
+// and that no script takes another permit than the one that is meant. In a third of these histories some commands ask for
+// the same lock exclusively or shared, and no holder may be beside one of another kind. Each server is judged by itself,
+// also one that does not count any more. Permits whose keys have moved in part when their new primary is lost end early.
 //
 // Most histories are short: three to twelve acquires within two seconds. Those without faults on one server are long,
 // with up to 29 acquires within five seconds. Planted bugs are found soonest so.

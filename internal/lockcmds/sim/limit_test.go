@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -91,8 +90,8 @@ func newPermitPlan(seed uint64) *plan {
 // permits is what must be true of the lock after each step of a history.
 type permits struct {
 	w     *world
-	was   map[string]permit // before the script in progress, by member
-	whole bool              // the lock was, before it
+	was   picture // before the script in progress
+	whole bool    // the lock was, before it
 	// Permits by fence whose key a failover has lost, but not their records. The next acquire forgets them; their holders
 	// hear of it by their next renewal.
 	forgotten map[int64]bool
@@ -100,51 +99,11 @@ type permits struct {
 	typed     map[byte]time.Duration  // when a script found the key as a string, or as a hash, last
 }
 
-// permit is what Redis has of one, or of a hold of another kind: that is named by its owner and the kind.
-type permit struct {
-	kind  byte // p: a permit, x: an exclusive hold, s: a shared one
-	owner string
-	fence int64
-	ends  int64 // ms
-}
-
-// goesWith reports whether a lock may have both of these holders. How many permits there may be is another matter.
-func (p permit) goesWith(o permit) bool {
-	return p.kind == o.kind && (p.kind != 'x' || who(p.owner) == who(o.owner))
-}
-
 func newPermits(w *world) *permits {
 	return &permits{
 		w: w, room: map[*slot]time.Duration{}, typed: map[byte]time.Duration{},
 		forgotten: map[int64]bool{},
 	}
-}
-
-func (s *server) permits() map[string]permit { return permitsOf(s.get, s.ms()) }
-
-// permitsOf are those whose leases last. One whose record was lost is nobody's.
-func permitsOf(get func(key string) *entry, now int64) map[string]permit {
-	all := map[string]permit{}
-	for _, part := range pictureOf(get, permitKey).parts {
-		one := permit{kind: 'x', owner: part.owner, fence: part.fence, ends: part.expire}
-		if part.shared {
-			one.kind = 's'
-		}
-		all[part.owner+" "+string(one.kind)] = one
-	}
-	timeouts, records := get(permitTimeouts), get(permitRecords)
-	if timeouts == nil {
-		return all
-	}
-	for member, score := range timeouts.zset {
-		// In the last millisecond of its lease it is held while others keep the string there.
-		if record, ok := records.value(member); ok && (int64(score) > now || int64(score) == now && get(permitKey) != nil) {
-			one := permit{kind: 'p', owner: member[:strings.LastIndexByte(member, '#')], ends: int64(score)}
-			one.fence = whole(strings.Trim(record, "#*"))
-			all[member] = one
-		}
-	}
-	return all
 }
 
 // whole reports whether no key of the lock is missing. A failover may lose some of them while the slot moves: then the
@@ -158,7 +117,7 @@ func (s *server) whole() bool {
 
 // begin is before each script.
 func (x *permits) begin(at *server) {
-	x.was, x.whole = at.permits(), at.whole()
+	x.was, x.whole = at.picture(permitKey), at.whole()
 	if e := at.get(permitKey); e != nil {
 		x.typed[e.kind] = x.w.now
 	}
@@ -166,57 +125,58 @@ func (x *permits) begin(at *server) {
 
 // ran judges what a script has done.
 func (x *permits) ran(at *server, p *proxy, name string, args []string) {
-	w, r, now := x.w, x.w.rules, at.permits()
+	w, r, now := x.w, x.w.rules, at.picture(permitKey)
 	counts := r.authority(at, permitKey)
 	for _, key := range []string{permitKey, permitTimeouts, permitRecords} {
 		if e := at.get(key); e != nil && e.expire == 0 {
 			w.fail("a lock without TTL", "%s after %s", key, name)
 		}
 	}
-	for member, was := range x.was {
+	for _, was := range x.was.parts {
 		own := names(args, was.owner)
-		is, ok := now[member]
+		is, ok := now.part(was.owner)
 		ends := own && (name == "release" || name == "handover" || name == "handover_limit" || name == "drop" || name == "lease_limit")
-		for granted, to := range now {
-			if x.whole && !(ends && !ok) && to.fence != x.was[granted].fence && !to.goesWith(was) {
-				w.fail("holders that exclude each other", "%s by %s, beside %s", granted, name, member)
+		for _, to := range now.parts {
+			if before, _ := x.was.part(to.owner); x.whole && !(ends && !ok) && to.fence != before.fence && !to.beside(was) {
+				w.fail("holders that exclude each other", "%s by %s, beside %s", to.owner, name, was.owner)
 			}
 		}
 		switch {
-		case was.ends <= at.ms():
+		case was.expire <= at.ms():
 		case !ok && name == "force" && args[1] == strconv.FormatInt(was.fence, 10): // by the handle, when its session has lost it
 		case !ok && name == "acquire_limit" && !x.whole: // it forgets the permits of a key that is gone
 			x.forgotten[was.fence] = true
 		case !ok && !ends:
-			w.fail("a lock was taken away", "%s by %s", member, name)
+			w.fail("a lock was taken away", "%s by %s", was.owner, name)
 		case !ok && name != "drop" && args[1] != "0" && args[1] != strconv.FormatInt(was.fence, 10):
-			w.fail("another hold was released", "%s with fence %d by %s of %s", member, was.fence, name, args[1])
-		case own && was.kind != 'p': // what its owner does to the rest of such a hold is judged in histories of their own
+			w.fail("another hold was released", "%s with fence %d by %s of %s", was.owner, was.fence, name, args[1])
+		case own && !was.permit: // what its owner does to the rest of such a hold is judged in histories of their own
 		case ok && is.fence != was.fence:
-			w.fail("a fence was changed", "%s by %s: %d, now %d", member, name, was.fence, is.fence)
-		case ok && is.ends < was.ends && !(own && name == "lease_limit"):
-			w.fail("a lease was cut short by another", "%s by %s", member, name)
+			w.fail("a fence was changed", "%s by %s: %d, now %d", was.owner, name, was.fence, is.fence)
+		case ok && is.expire < was.expire && !(own && name == "lease_limit"):
+			w.fail("a lease was cut short by another", "%s by %s", was.owner, name)
 		}
 	}
-	if strange := pictureOf(at.get, permitKey).strange; strange != "" {
-		w.fail("a hash that Redisson must not meet", "after %s: %s", name, strange)
+	if now.strange != "" {
+		w.fail("a hash that Redisson must not meet", "after %s: %s", name, now.strange)
 	}
 	broken := !at.whole()
-	for member, is := range now {
-		if is.ends == 0 {
-			w.fail("a lock without TTL", "%s after %s", member, name)
+	for _, is := range now.parts {
+		if is.expire == 0 {
+			w.fail("a lock without TTL", "%s after %s", is.owner, name)
 		}
-		if e := at.get(permitKey); x.whole && (broken || e.expire < is.ends) {
-			w.fail("a lock ends before the lease of a holder", "%s after %s", member, name)
+		if e := at.get(permitKey); x.whole && (broken || e.expire < is.expire) {
+			w.fail("a lock ends before the lease of a holder", "%s after %s", is.owner, name)
 		}
 		if names(args, is.owner) && name != "renew" && name != "renew_limit" {
-			r.mayRenew(at, p, grant{permitKey, is.fence}, is.ends)
+			r.mayRenew(at, p, grant{permitKey, is.fence}, is.expire)
 		}
-		g, was := grant{permitKey, is.fence}, x.was[member]
+		g := grant{permitKey, is.fence}
+		was, _ := x.was.part(is.owner)
 		switch {
-		case broken, !counts && is.ends > was.ends:
+		case broken, !counts && is.expire > was.expire:
 			r.shorter[g] = true
-		case strings.HasPrefix(name, "renew") && is.ends > was.ends:
+		case strings.HasPrefix(name, "renew") && is.expire > was.expire:
 			delete(r.shorter, g)
 		}
 		if was.fence == is.fence {
@@ -226,19 +186,19 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		switch {
 		case name == "acquire_limit":
 			limit = whole(args[2])
-		case name == "handover_limit" && args[6] == member:
+		case name == "handover_limit" && args[6] == is.owner+"#":
 			limit = whole(args[8])
 		case name == "handover_limit":
 			limit = whole(args[12])
 		}
-		if x.whole && is.kind == 'p' && int64(len(now)) > limit {
-			w.fail("too many permits", "%s by %s: %d, of %d", member, name, len(now), limit)
+		if n := len(now.parts); x.whole && is.permit && int64(n) > limit {
+			w.fail("too many permits", "%s by %s: %d, of %d", is.owner, name, n, limit)
 		}
 		if r.begins(at, g); counts {
 			r.made[g] = w.now
 		}
 	}
-	r.torn = r.torn || !counts && !maps.Equal(x.was, now)
+	r.torn = r.torn || !counts && !x.was.equal(&now)
 }
 
 // names reports whether a script is told of the owner, or of a permit of it.
@@ -249,10 +209,10 @@ func names(args []string, owner string) bool {
 // promoted judges what was lost with a primary.
 func (x *permits) promoted(old, to *server) {
 	r := x.w.rules
-	before, after := old.permits(), to.permits()
-	r.torn = r.torn || !maps.Equal(before, after) || !slices.Equal(old.queue(permitKey), to.queue(permitKey))
-	for member, was := range before {
-		if after[member].ends < was.ends {
+	before, after := old.picture(permitKey), to.picture(permitKey)
+	r.torn = r.torn || !before.equal(&after) || !slices.Equal(old.queue(permitKey), to.queue(permitKey))
+	for _, was := range before.parts {
+		if now, _ := after.part(was.owner); now.expire < was.expire {
 			r.shorter[grant{permitKey, was.fence}] = true
 		}
 	}
@@ -335,18 +295,10 @@ func (x *permits) reenters(s *slot) bool { return acquires(s.cmd.Verb) && s.cmd.
 // check is run after each step.
 func (x *permits) check() {
 	w, r := x.w, x.w.rules
-	now := r.permits()
-	for _, c := range w.clients {
-		for _, b := range c.permits {
-			g := grant{permitKey, b.fence}
-			asks := c.current != nil && (c.current.cmd.Fence == b.fence || x.reenters(c.current))
-			_, here := now[b.fence]
-			r.misses(c, g, b, here || asks || x.forgotten[b.fence]) // rules.learned judges a loss with a primary
-		}
-	}
 	if !w.calm && !w.smooth {
 		return
 	}
+	now := r.picture(permitKey).parts
 	var waiting []*client
 	for _, c := range w.clients {
 		if s := c.current; s != nil && !c.ended && acquires(s.cmd.Verb) {
@@ -355,15 +307,10 @@ func (x *permits) check() {
 	}
 	for _, c := range waiting { // beside others it may be behind one that wants more to be left
 		s := c.current
-		asked := permit{kind: 'p', owner: c.owner()}
-		if s.cmd.Shared {
-			asked.kind = 's'
-		} else if s.cmd.Limit == 0 {
-			asked.kind = 'x'
-		}
-		room := len(now) == 0 || len(waiting) == 1 && (asked.kind != 'p' || len(now) < s.cmd.Limit)
+		asked := stake{owner: c.owner(), permit: s.cmd.Limit > 0, shared: s.cmd.Shared}
+		room := len(now) == 0 || len(waiting) == 1 && (!asked.permit || len(now) < s.cmd.Limit)
 		for _, one := range now {
-			room = room && asked.goesWith(one)
+			room = room && asked.beside(one)
 		}
 		if !room {
 			delete(x.room, s)
@@ -375,50 +322,6 @@ func (x *permits) check() {
 		since := max(x.room[s], s.sent, r.settled, *r.short.of(permitKey), w.settledAt)
 		if w.now-since > idleLimit && (w.calm || !w.moving) {
 			w.fail("a waiter was forgotten", "%s, could have had a permit for %v", s.line, w.now-since)
-		}
-	}
-}
-
-// permits are those that Redis has, by fence.
-func (r *rules) permits() map[int64]permit {
-	all := map[int64]permit{}
-	for _, one := range permitsOf(r.get, r.find(permitKey).ms()) {
-		all[one.fence] = one
-	}
-	return all
-}
-
-// agree judges whether clients, engines and Redis tell the same.
-func (x *permits) agree() string {
-	now, engines := x.w.rules.permits(), map[int64]bool{}
-	for _, p := range x.w.proxies {
-		for _, l := range p.engine.List(0) {
-			engines[l.Fence] = true
-			if _, ok := now[l.Fence]; !ok {
-				return fmt.Sprintf("%s knows fence %d of %s, and redis does not", p, l.Fence, l.Owner)
-			}
-		}
-	}
-	for _, one := range now {
-		if !engines[one.fence] {
-			return fmt.Sprintf("redis has fence %d of %s, and no engine knows", one.fence, one.owner)
-		}
-	}
-	for _, c := range x.w.clients {
-		for _, b := range c.permits {
-			if !c.ended && !b.vague && !engines[b.fence] {
-				return fmt.Sprintf("%s has fence %d, and no engine knows", c, b.fence)
-			}
-		}
-	}
-	return ""
-}
-
-// gone judges whether nothing is left.
-func (x *permits) gone() {
-	for _, key := range []string{permitTimeouts, permitRecords} {
-		if x.w.rules.get(key) != nil {
-			x.w.fail("a lock was left behind", "%s", key)
 		}
 	}
 }

@@ -374,10 +374,11 @@ func (p *plan) play(keep bool) (w *world) {
 	w.build(p)
 	w.rules = newRules(w, keys)
 	if slices.ContainsFunc(p.actions, func(a action) bool { return a.key("") == sharedKey }) {
-		w.rules.keys = locksOfHashes
+		w.rules.keys, w.rules.held = locksOfHashes, locksOfHashes
 	}
 	if p.permits {
 		w.permits = newPermits(w)
+		w.rules.keys, w.rules.held = nil, []string{permitKey}
 	}
 	for range p.proxies {
 		w.proxies = append(w.proxies, w.newProxy())

@@ -423,7 +423,7 @@ func (c *client) sending(s *slot) {
 // wasTold reports whether the client was given the reply to that grant.
 func (c *client) wasTold(key string, fence int64) bool {
 	_, over := c.over[grant{key, fence}]
-	return over || (*c.holds.of(key) != nil && (*c.holds.of(key)).fence == fence)
+	return over || c.belief(key, fence) != nil
 }
 
 // received is what the client learns from a reply.

@@ -42,7 +42,6 @@ func arrayOf(list []reply) reply { return reply{kind: array, list: list} }
 var (
 	errType    = errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
 	errInteger = errors.New("ERR value is not an integer or out of range")
-	errHashInt = errors.New("ERR hash value is not an integer")
 	errSyntax  = errors.New("ERR syntax error")
 )
 
@@ -211,8 +210,8 @@ func (e *entry) set(name, value string) (added int64) {
 
 // writes are the commands after which a replica needs the key anew.
 var writes = map[string]bool{
-	"DEL": true, "UNLINK": true, "PEXPIRE": true, "PEXPIREAT": true, "PERSIST": true, "SET": true, "HSET": true, "HSETNX": true, "HDEL": true, "HINCRBY": true,
-	"LPUSH": true, "RPUSH": true, "LPOP": true, "LREM": true, "ZADD": true, "ZREM": true,
+	"DEL": true, "PEXPIRE": true, "PEXPIREAT": true, "PERSIST": true, "SET": true, "HSET": true, "HDEL": true,
+	"LPUSH": true, "RPUSH": true, "LREM": true, "ZADD": true, "ZREM": true,
 }
 
 // do executes one command.
@@ -226,7 +225,7 @@ func (r *redis) do(name string, a []string) reply {
 // write notes what a command is about to write.
 func (r *redis) write(name string, a []string) {
 	written := a
-	if name != "DEL" && name != "UNLINK" {
+	if name != "DEL" {
 		written = a[:1]
 	}
 	if r.logs {
@@ -251,7 +250,7 @@ func (r *redis) execute(name string, a []string) reply {
 		r.keys.clear()
 		r.dirty, r.flushed = r.dirty[:0], r.logs
 		return statusOf("OK")
-	case "EXISTS", "DEL", "UNLINK":
+	case "EXISTS", "DEL":
 		var n int64
 		for _, key := range a {
 			if r.get(key) != nil {
@@ -296,12 +295,6 @@ func (r *redis) execute(name string, a []string) reply {
 		}
 		r.own(a[0], e).expire = 0
 		return integerOf(1)
-	case "TYPE":
-		e := r.get(a[0])
-		if e == nil {
-			return statusOf("none")
-		}
-		return statusOf(map[byte]string{'s': "string", 'h': "hash", 'l': "list", 'z': "zset"}[e.kind])
 	}
 	switch name[0] {
 	case 'H':
@@ -441,28 +434,6 @@ func (r *redis) hash(name string, a []string) reply {
 			n += e.set(a[i], a[i+1])
 		}
 		return integerOf(n)
-	case "HSETNX":
-		if _, ok := e.value(a[1]); ok {
-			return integerOf(0)
-		}
-		e, _ = r.make('h', a[0])
-		return integerOf(e.set(a[1], a[2]))
-	case "HINCRBY":
-		by, err := strconv.ParseInt(a[2], 10, 64)
-		if err != nil {
-			return failed(errInteger)
-		}
-		var n int64
-		if e != nil {
-			if i, ok := e.field(a[1]); ok {
-				if n, err = strconv.ParseInt(e.hash[i+1], 10, 64); err != nil {
-					return failed(errHashInt)
-				}
-			}
-		}
-		e, _ = r.make('h', a[0])
-		e.set(a[1], strconv.FormatInt(n+by, 10))
-		return integerOf(n + by)
 	}
 	return failed(errors.New("ERR the model does not know " + name))
 }
@@ -512,13 +483,6 @@ func (r *redis) list(name string, a []string) reply {
 			}
 		}
 		return integerOf(int64(len(e.list)))
-	case "LPOP":
-		if len(list) == 0 {
-			return reply{}
-		}
-		first := list[0]
-		r.setList(a[0], list[1:])
-		return bulkOf(first)
 	case "LREM":
 		count, _ := strconv.Atoi(a[1])
 		var n int64
@@ -530,20 +494,15 @@ func (r *redis) list(name string, a []string) reply {
 			}
 			kept = append(kept, v)
 		}
-		if n > 0 {
-			r.setList(a[0], kept)
+		switch {
+		case len(kept) == 0:
+			r.keys.remove(a[0])
+		case n > 0:
+			r.own(a[0], e).list = kept
 		}
 		return integerOf(n)
 	}
 	return failed(errors.New("ERR the model does not know " + name))
-}
-
-func (r *redis) setList(key string, list []string) {
-	if len(list) == 0 {
-		r.keys.remove(key)
-		return
-	}
-	r.own(key, r.keys.of(key)).list = list
 }
 
 func (r *redis) zset(name string, a []string) reply {
@@ -609,7 +568,7 @@ func (r *redis) zset(name string, a []string) reply {
 
 func (r *redis) zadd(e *entry, a []string) reply {
 	key, a := a[0], a[1:]
-	xx, nx, lt, gt := false, false, false, false
+	xx, nx, lt := false, false, false
 options:
 	for ; len(a) > 0; a = a[1:] {
 		switch strings.ToUpper(a[0]) {
@@ -619,8 +578,6 @@ options:
 			nx = true
 		case "LT":
 			lt = true
-		case "GT":
-			gt = true
 		default:
 			break options
 		}
@@ -637,7 +594,7 @@ options:
 			was, exists = e.zset[a[1]]
 		}
 		switch {
-		case !exists && xx, exists && nx, exists && lt && score >= was, exists && gt && score <= was:
+		case !exists && xx, exists && nx, exists && lt && score >= was:
 			continue
 		case !exists:
 			added++

@@ -20,6 +20,7 @@ type rules struct {
 	running   bool                      // a script is
 	written   [4]snapshot               // of keys, in the script in progress
 	keys      []string                  // of locks that are hashes
+	held      []string                  // of all locks that clients ask for
 	ok        map[renewable]int64       // until when it may be renewed, as Redis's own clock says, in ms
 	chains    byLock[chain]             // hand-overs in a row
 	free      byLock[since]             // it does not exist
@@ -105,7 +106,7 @@ type debt struct {
 
 func newRules(w *world, keys []string) *rules {
 	return &rules{
-		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
+		w: w, keys: keys, held: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
 		shared: map[grant]bool{}, passed: map[passing]int{}, dead: map[*belief]time.Duration{},
 		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, takers: map[grant][]string{}, servers: map[grant]*server{}, lasting: map[named]lasting{},
 		ended: map[named]int64{}, ahead: map[named]int64{},
@@ -514,14 +515,15 @@ func (r *rules) check() {
 // alive judges that Redis has what clients count on.
 func (r *rules) alive() {
 	for _, c := range r.w.clients {
-		for _, key := range r.keys {
+		for _, key := range r.held {
 			for _, b := range c.beliefs(key) {
 				if b == nil {
 					continue
 				}
 				g := grant{key, b.fence}
 				_, ended := r.handled[g]
-				r.misses(c, g, b, ended || r.w.moving || c.asks(key) || *r.upset.of(key) >= r.made[g] || *r.lossy.of(key) || r.has(g))
+				lost := key == permitKey && r.w.permits.forgotten[b.fence]
+				r.misses(c, g, b, ended || lost || r.w.moving || c.asks(key) || *r.upset.of(key) >= r.made[g] || *r.lossy.of(key) || r.has(g))
 			}
 		}
 	}
@@ -548,11 +550,11 @@ const goneLimit = 500 * time.Millisecond
 
 // unused judges that a grant of which its session was not told, because it has ended, goes back at once.
 func (r *rules) unused() {
-	for _, key := range r.keys {
+	for _, key := range r.held {
 		if r.w.now-*r.grantedAt.of(key) < goneLimit {
 			continue
 		}
-		for _, part := range r.find(key).picture(key).parts {
+		for _, part := range r.picture(key).parts {
 			for _, c := range r.w.all {
 				if c.ended && c.owner() == who(part.owner) && r.w.now-c.endedAt > goneLimit && !c.wasTold(key, part.fence) {
 					r.w.fail("a grant to a session that has ended was kept", "%s of %s, fence %d", key, c, part.fence)
@@ -607,15 +609,17 @@ func acquires(v grammar.Verb) bool {
 // do.
 func (r *rules) agree() string {
 	w := r.w
-	for _, key := range r.keys {
-		now, lossy, known := r.find(key).picture(key), *r.lossy.of(key), map[string]bool{}
+	for _, key := range r.held {
+		now, lossy, known := r.picture(key), *r.lossy.of(key), map[int64]bool{}
 		for _, c := range w.clients {
 			for _, b := range c.beliefs(key) {
 				if b == nil || c.ended || b.vague {
 					continue
 				}
-				part, _ := now.partOf(c.owner())
-				if part.fence != b.fence || part.holds != b.count && !lossy {
+				counts := func(part stake) bool {
+					return part.fence == b.fence && who(part.owner) == c.owner() && (part.holds == b.count || lossy || key == permitKey)
+				}
+				if !slices.ContainsFunc(now.parts, counts) {
 					return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %+v", key, c, b.count, b.fence, now.parts)
 				}
 			}
@@ -625,9 +629,9 @@ func (r *rules) agree() string {
 				if l.Key != key {
 					continue
 				}
-				known[l.Owner] = true
+				known[l.Fence] = true
 				is := func(part stake) bool {
-					return part.owner == l.Owner && part.fence == l.Fence && (part.holds == l.Holds || lossy)
+					return part.fence == l.Fence && (part.permit || part.owner == l.Owner && (part.holds == l.Holds || lossy))
 				}
 				if owned(l.Owner) && !r.blurred(key, l.Owner) && !slices.ContainsFunc(now.parts, is) {
 					return fmt.Sprintf("%s: %s knows %d holds of %s with fence %d, redis has %+v", key, p, l.Holds, l.Owner, l.Fence, now.parts)
@@ -638,19 +642,15 @@ func (r *rules) agree() string {
 			return fmt.Sprintf("%s: redis has %+v, and no engine knows", key, now.parts)
 		}
 		for _, part := range now.parts {
-			if !known[part.owner] && owned(part.owner) && !lossy {
+			if !known[part.fence] && owned(part.owner) && !lossy {
 				return fmt.Sprintf("%s: redis has %+v, and no engine knows", key, part)
 			}
 		}
 	}
-	switch {
-	case w.calm && r.few() != "":
+	if w.calm {
 		return r.few()
-	case w.permits != nil:
-		return w.permits.agree()
-	default:
-		return ""
 	}
+	return ""
 }
 
 // blurred reports whether the client that is that owner was told that nobody knows what it holds.
@@ -672,12 +672,14 @@ func (r *rules) gone() {
 			w.fail("a subscription was left behind", "%s: %q", p, p.link.wanted)
 		}
 	}
-	if w.permits != nil {
-		w.permits.gone()
+	for _, key := range []string{permitTimeouts, permitRecords} {
+		if r.get(key) != nil {
+			w.fail("a lock was left behind", "%s", key)
+		}
 	}
 	for _, key := range locks {
 		if r.find(key).get(key) != nil {
-			w.fail("a lock was left behind", "%s of %+v", key, r.find(key).picture(key).parts)
+			w.fail("a lock was left behind", "%s of %+v", key, r.picture(key).parts)
 		}
 		if key == sharedKey && len(r.find(key).timeouts()) > 0 {
 			w.fail("the lease of a holder was left behind", "%s: %q", key, r.find(key).timeouts())

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -71,11 +72,7 @@ func renewed(name string, keys, args []string) (all []renewal) {
 
 // has reports whether the server that counts has a grant.
 func (r *rules) has(g grant) bool {
-	if g.key == permitKey {
-		_, ok := r.permits()[g.fence]
-		return ok
-	}
-	now := r.find(g.key).picture(g.key)
+	now := r.picture(g.key)
 	return slices.ContainsFunc(now.parts, func(p stake) bool { return p.fence == g.fence })
 }
 
@@ -162,6 +159,7 @@ type picture struct {
 type stake struct {
 	owner       string
 	shared      bool
+	permit      bool
 	fence       int64
 	holds       int64
 	expire      int64
@@ -190,9 +188,28 @@ func (s *server) timeouts() (all []string) {
 	return all
 }
 
-func (s *server) picture(key string) picture { return pictureOf(s.get, key) }
+func (s *server) picture(key string) picture { return pictureOf(s.get, s.ms(), key) }
 
-func pictureOf(get func(key string) *entry, lock string) (p picture) {
+// picture is what the servers that count have of a lock. The keys of one with permits may be on two of them.
+func (r *rules) picture(key string) picture {
+	if key == permitKey {
+		return pictureOf(r.get, r.find(key).ms(), key)
+	}
+	return r.find(key).picture(key)
+}
+
+func pictureOf(get func(key string) *entry, now int64, lock string) (p picture) {
+	if timeouts := get(permitTimeouts); lock == permitKey && timeouts != nil {
+		records := get(permitRecords)
+		for _, member := range slices.Sorted(maps.Keys(timeouts.zset)) {
+			ends := int64(timeouts.zset[member])
+			// In the last millisecond of its lease it is held while others keep the string there. Without a record it is nobody's.
+			if record, ok := records.value(member); ok && (ends > now || ends == now && get(permitKey) != nil) {
+				owner := member[:strings.LastIndexByte(member, '#')]
+				p.parts = append(p.parts, stake{owner: owner, permit: true, fence: whole(strings.Trim(record, "#*")), expire: ends})
+			}
+		}
+	}
 	e := get(lock)
 	if e == nil || e.kind != 'h' {
 		return p
@@ -257,14 +274,9 @@ func (p *picture) part(owner string) (found stake, ok bool) {
 	return found, false
 }
 
-// partOf is the latest part of a session.
-func (p *picture) partOf(session string) (found stake, ok bool) {
-	for _, one := range p.parts {
-		if who(one.owner) == session && one.fence >= found.fence {
-			found, ok = one, true
-		}
-	}
-	return found, ok
+// beside reports whether a lock may have both of these holders. How many permits there may be is another matter.
+func (p stake) beside(o stake) bool {
+	return p.permit == o.permit && p.shared == o.shared && (p.permit || p.shared || who(p.owner) == who(o.owner))
 }
 
 // first is the first of the parts, which of an exclusive lock is the only one.
