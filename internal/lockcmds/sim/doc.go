@@ -32,7 +32,7 @@
 // part from another owner, that no waiter is forgotten, and that clients, engines and Redis tell the same. A quarter of
 // the histories has a lock that is held exclusively and shared. Whom a shared holder overtakes is in shared_test.go.
 //
-// A fifth of the histories is about a lock of permits. What scripts may do to it is in limit_test.go: how many hold it,
+// A fifth of the histories is about a lock of permits. limit_test.go says what scripts may do to it: how many hold it,
 // and that no script takes another permit than the one that is meant. In a third of these histories some commands ask for
 // the same lock exclusively or shared, and no holder may be beside one of another kind. Each server is judged by itself,
 // also one that does not count any more. Permits whose keys have moved in part when their new primary is lost end early.
