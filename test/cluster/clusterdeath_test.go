@@ -90,14 +90,8 @@ func kill(t *testing.T, c *redistest.Cluster, node *redistest.Server, proxies ma
 	node.Kill()
 	for _, srv := range proxies {
 		proxytest.WaitFor(t, "the proxy to notice", func() bool {
-			up, id, open := srv.Shared().Upstream, upstream.Node(c.ID(node)), 0
-			all := up.Connections()
-			for _, nc := range all.Elsewhere("", false) {
-				if all.At(nc) == node.Addr() {
-					open++
-				}
-			}
-			return open == 0 && !slices.ContainsFunc(up.Lanes.List(), func(l lanes.Status) bool { return l.At == id && l.Up })
+			up, id := srv.Shared().Upstream, upstream.Node(c.ID(node))
+			return up.Connections().To(node.Addr()) == 0 && !slices.ContainsFunc(up.Lanes.List(), func(l lanes.Status) bool { return l.At == id && l.Up })
 		})
 	}
 }

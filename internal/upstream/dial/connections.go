@@ -121,6 +121,18 @@ func (c *Connections) At(nc net.Conn) string {
 	return c.open[nc].at
 }
 
+// To is the number of open connections that were dialled at an address.
+func (c *Connections) To(at string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.open {
+		if known.at == at {
+			n++
+		}
+	}
+	return n
+}
+
 // ConnectionID is the id in the answer to HELLO; 0: there is none.
 func ConnectionID(hello resp.Value) uint64 { return uint64(max(hello.Field("id").Int, 0)) }
 
