@@ -52,22 +52,6 @@ func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
 	}
 }
 
-// The message of FORCEUNLOCK can be faster than its answer.
-func TestForceUnlockLeavesTheNextGrantAlone(t *testing.T) {
-	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
-	a, b, c := p.session(3), p.session(3), p.session(2)
-	fence := itoa(a.fence("LOCK k"))
-	b.waits("LOCK k")
-	answer := c.Lane.HoldBack()
-	c.send("FORCEUNLOCK k")
-	next := itoa(fenceIn(t, b.reply()))
-	answer()
-	equal(t, "forced", c.reply(), ":1")
-	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" forced]")
-	b.want("UNLOCK k FENCE "+next, ":1")
-	equal(t, "losses", p.losses.Load(), int64(1))
-}
-
 func TestInfoAndListShowWhatIsHeld(t *testing.T) {
 	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(3)

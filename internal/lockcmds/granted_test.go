@@ -40,15 +40,15 @@ func TestAnAcquireWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(w *lockWorld, a *holdClient, ask *acquire) // before the answer
+		end  func(w *lockWorld, a *testClient, ask *acquire) // before the answer
 		want table.Verdict
 		held bool // afterwards
 	}{
-		{"in time", func(*lockWorld, *holdClient, *acquire) {}, table.Usable, true},
-		{"its lease has passed", func(w *lockWorld, _ *holdClient, _ *acquire) { w.Time = w.Time.Add(30 * time.Second) }, table.TooLate, true},
-		{"its session has ended", func(w *lockWorld, a *holdClient, _ *acquire) { w.Ended(a.caller.ID) }, table.ClientGone, false},
-		{"its session was told of a loss", func(w *lockWorld, _ *holdClient, ask *acquire) { w.force(ask.Key, fence) }, table.ToldLost, false},
-		{"and another session has the grant", func(w *lockWorld, _ *holdClient, ask *acquire) {
+		{"in time", func(*lockWorld, *testClient, *acquire) {}, table.Usable, true},
+		{"its lease has passed", func(w *lockWorld, _ *testClient, _ *acquire) { w.Time = w.Time.Add(30 * time.Second) }, table.TooLate, true},
+		{"its session has ended", func(w *lockWorld, a *testClient, _ *acquire) { w.Ended(a.caller.ID) }, table.ClientGone, false},
+		{"its session was told of a loss", func(w *lockWorld, _ *testClient, ask *acquire) { w.force(ask.Key, fence) }, table.ToldLost, false},
+		{"and another session has the grant", func(w *lockWorld, _ *testClient, ask *acquire) {
 			w.force(ask.Key, fence)
 			w.acquire(t, newClient(2), ask.Key.Owner, nil)
 		}, table.ToldLost, true},
@@ -147,7 +147,7 @@ func TestARollbackKeepsMaxHold(t *testing.T) {
 	}
 }
 
-func (c *holdClient) session(w *lockWorld) *clientSession { return w.sessions[c.caller.ID] }
+func (c *testClient) session(w *lockWorld) *clientSession { return w.sessions[c.caller.ID] }
 
 func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
 	for _, told := range []bool{false, true} { // by a push, before

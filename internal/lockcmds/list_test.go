@@ -7,61 +7,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
-// stocked is an engine that holds n locks for one session, and does not run.
-func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*table.Hold) {
-	t.Helper()
-	pool, err := jobs.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := pool.Close(patience); err != nil {
-			t.Error(err)
-		}
-	})
-	e, err := New(Options{UUID: "u", Jobs: pool, Redis: redislink.New(redislink.Options{Addr: "unused:0"})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := locktest.New(t, e, 1, 2, nil)
-	var all []*table.Hold
-	for i := range n {
-		all = append(all, hold(t, e, s.Caller(), fmt.Sprintf("key:%05d", i), 1))
-	}
-	return e, s, all
-}
-
-// hold records a hold of a session, as if Redis had granted it.
-func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *table.Hold) {
-	t.Helper()
-	c := e.asksFor(&s, key, "")
-	verdict := c.records(time.Now(), &table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1})
-	if verdict != table.Usable {
-		t.Fatalf("verdict %d", verdict)
-	}
-	e.step(func(l *table.Table) { h = l.Hold(c.Key) })
-	return h
-}
-
 // Between two slices locks come and go. What is there all the time must be in the list, once.
 func TestListHasWhatIsThereAllTheTime(t *testing.T) {
-	e, _, all := stocked(t, 5*listSlice)
+	w, a := newLockWorld(t), newClient(1)
+	var all []*table.Hold
+	for i := range 5 * listSlice {
+		ask := w.asksFor(&a.caller, fmt.Sprintf("key:%05d", i), "")
+		ask.records(w.Time, &table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1})
+		all = append(all, w.table.Hold(ask.Key))
+	}
 	seen := map[string]int{}
 	gone := map[string]bool{}
 	var list []Hold
-	for h := range e.holds() {
+	for h := range w.holds() {
 		list = append(list, h)
 		if seen[h.Key]++; len(list)%listSlice != 0 {
 			continue
 		}
-		e.step(func(l *table.Table) {
+		w.step(func(l *table.Table) {
 			for i := len(list) / listSlice; i < len(all); i += 7 { // from everywhere
 				if h := all[i]; !gone[h.Lock] {
 					gone[h.Lock] = true
@@ -75,8 +42,8 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 			t.Errorf("%s was there all the time and is not in the list", h.Lock)
 		}
 	}
-	if n := len(all) - len(gone); e.Holds() != n {
-		t.Errorf("%d counted, want %d", e.Holds(), n)
+	if n := len(all) - len(gone); w.Holds() != n {
+		t.Errorf("%d counted, want %d", w.Holds(), n)
 	}
 	if found := firstByKey(append(slices.Clone(list), list...), 0); len(found) != len(seen) {
 		t.Errorf("%d of %d, each seen twice", len(found), len(seen))
@@ -145,7 +112,7 @@ func TestAListIsNotMadeForAClientThatHasGone(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		w, made := newLockWorld(t), false
 		c := w.client(1)
-		w.show(c.caller(), func(int64) []byte { made = true; return []byte("*0\r\n") })
+		w.show(c.caller, func(int64) []byte { made = true; return []byte("*0\r\n") })
 		c.Answer(locktest.Numbers(7), nil) // the list waits for its turn
 		c.Ended = gone
 		w.Work()

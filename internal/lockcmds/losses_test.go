@@ -62,7 +62,7 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 		if got := strings.Join(w.lost, " "); got != c.reason || c.drops && len(fields) != 2 || !c.drops && len(fields) > 0 {
 			t.Errorf("%s: losses %q, the parts of %d sessions are dropped", c.name, got, len(fields))
 		}
-		for _, s := range []*holdClient{a, b} {
+		for _, s := range []*testClient{a, b} {
 			if len(s.Pushes) != 1 || !strings.Contains(s.Pushes[0], " "+c.reason+"]") {
 				t.Errorf("%s: told %q", c.name, s.Pushes)
 			}

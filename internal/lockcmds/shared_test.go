@@ -305,19 +305,6 @@ func TestInfoAndListTellTheModes(t *testing.T) {
 	}
 }
 
-// Two tasks with one connection, of which one reads and the other one writes, are two owners.
-func TestAnAcquireWithAnOwnerOfItsOwnIsNoReentry(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	a := startProxy(t, srv, func(o *Options) { o.Reentry = ReentryOwner }).session(2)
-	fence := a.fence("LOCK k SHARED")
-	a.want("LOCK k WAIT 20", "(nil)")
-	a.want("TRYLOCK k", "(nil)")
-	a.fence("LOCK j OWNER x")
-	a.fence("LOCK j SHARED OWNER x")
-	a.want(fmt.Sprintf("UNLOCK k FENCE %d", fence), ":1")
-}
-
 func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, redistest.Start(t), nil)

@@ -140,30 +140,6 @@ func TestAReentryThatIsRolledBackLeavesTheLeaseAsItWas(t *testing.T) {
 
 const syncShortest = 300 * time.Millisecond
 
-func TestManyGrantsShareAWait(t *testing.T) {
-	srv := redistest.Start(t)
-	redistest.StartReplica(t, srv)
-	p := startProxy(t, srv, nil)
-	const n = 1000
-	var all []*session
-	for range n {
-		s := p.session(2)
-		all = append(all, s)
-	}
-	before := waits(t, srv)
-	srv.Pause() // so that they come together, however slowly they are sent
-	for i, s := range all {
-		s.send(fmt.Sprintf("LOCK k%d SYNC 1", i))
-	}
-	srv.Continue()
-	for _, s := range all {
-		fenceIn(t, s.reply())
-	}
-	if got := waits(t, srv) - before; got == 0 || got > n/2 { // one for each grant would be n
-		t.Errorf("%d WAITs for %d grants", got, n)
-	}
-}
-
 func TestAUserWithoutTheRightToWait(t *testing.T) {
 	srv := redistest.Start(t)
 	redistest.StartReplica(t, srv)

@@ -12,7 +12,7 @@ import (
 
 // waits has a client wait for a lock that another proxy's client holds. Its deciding attempt has been answered with
 // busy.
-func (w *lockWorld) waits(id uint64, line string) *waitingClient {
+func (w *lockWorld) waits(id uint64, line string) *testClient {
 	w.t.Helper()
 	c := w.client(id)
 	c.sends(line)
@@ -134,8 +134,7 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 	if len(a.Sent) != 0 || len(a.Replies) != 2 {
 		t.Fatalf("sent %d, replies %q", len(a.Sent), a.Replies)
 	}
-	caller := a.caller()
-	s, key := w.begin(&caller, "k", "")
+	s, key := w.begin(&a.caller, "k", "")
 	w.step(func(l *table.Table) {
 		r := l.Release(&s.Session, key, 0)
 		l.Released(&r, table.HoldAnswer{Status: table.Held, Fence: 7, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere

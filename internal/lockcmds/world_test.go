@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -148,22 +150,31 @@ func (e *Engine) noWaiter() bool {
 	return e.table.Waiters() == 0
 }
 
-// holdClient is a session, and what identifies it.
-type holdClient struct {
+// testClient is a session, and what identifies it. The test answers its scripts.
+type testClient struct {
 	locktest.Client
+
+	w      *lockWorld
 	caller contract.Caller
 }
 
-func newClient(id uint64) *holdClient {
-	c := &holdClient{}
+func newClient(id uint64) *testClient {
+	c := &testClient{}
 	c.caller = contract.Caller{
 		Session: c, ID: id, Token: string(rune('a' + id)), Losses: &contract.Losses{}, Proto: 3,
 	}
 	return c
 }
 
+// client is a session that sends commands.
+func (w *lockWorld) client(id uint64) *testClient {
+	c := newClient(id)
+	c.w, c.caller.Proto, c.caller.NothingPending = w, 2, true
+	return c
+}
+
 // acquire has Redis grant the lock for that owner at once; empty: the session's own.
-func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *table.Grant)) *table.Hold {
+func (w *lockWorld) acquire(t *testing.T, c *testClient, owner string, change func(g *table.Grant)) *table.Hold {
 	t.Helper()
 	a := w.asksFor(&c.caller, lock, owner)
 	g := table.Grant{Fence: fence, Count: a.Part().Holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}
@@ -181,4 +192,70 @@ func (w *lockWorld) pass(t *testing.T, d time.Duration) {
 	w.Pass(d)
 	w.Engine.Step()
 	w.Work()
+}
+
+// confirm confirms all channels that are wanted.
+func (w *lockWorld) confirm() {
+	all := w.Wanted
+	w.Wanted = nil
+	for _, channel := range all {
+		listener{&w.keeper}.Confirmed(channel)
+	}
+	w.Work()
+}
+
+// sends starts an acquire.
+func (c *testClient) sends(line string) *testClient {
+	c.w.t.Helper()
+	cmd, err := grammar.Parse(locktest.Words(line))
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	c.w.Engine.Start(c.caller, cmd)
+	c.Unlock()
+	return c
+}
+
+// answered answers the oldest script on the session's own connection.
+func (c *testClient) answered(v resp.Value, err error) {
+	c.w.t.Helper()
+	if len(c.Sent) == 0 {
+		c.w.t.Fatal("no script is on its way")
+	}
+	c.Answer(v, err)
+	c.w.Work()
+}
+
+// got checks the replies so far.
+func (c *testClient) got(want ...string) {
+	c.w.t.Helper()
+	if got, want := strings.Join(c.Replies, ", "), strings.Join(want, ", "); got != want {
+		c.w.t.Fatalf("session %d: replies %q, want %q", c.caller.ID, got, want)
+	}
+}
+
+// grantOfFence is Redis's answer "granted", and busy is "not granted".
+func grantOfFence(fence int64) resp.Value { return locktest.Numbers(1, fence, 1) }
+
+func busy(pttl time.Duration) resp.Value { return locktest.Numbers(0, cmp.Or(pttl.Milliseconds(), -1)) }
+
+// count is the number of waiters of a lock. Requires no locks.
+func (e *Engine) count(lock string) (all int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all, _ = e.countLocked(lock)
+	return all
+}
+
+// callWorld is calls without I/O.
+type callWorld struct {
+	*locktest.World
+	*calls
+}
+
+func newCallWorld(t *testing.T) *callWorld {
+	w := locktest.NewWorld()
+	return &callWorld{w, &calls{
+		Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(),
+	}}
 }
