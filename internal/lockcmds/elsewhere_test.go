@@ -19,7 +19,7 @@ func TestAReleaseThroughAnotherProxyIsNoLoss(t *testing.T) {
 		}{"fence": {"", true}, "owner": {" OWNER job", false}, "both": {" OWNER job", true}} {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
-				p, q := twoProxies(t, func(o *Options) { o.Lease = 2 * time.Second })
+				p, q := twoProxies(t, nil)
 				a, b := p.session(3), q.session(2)
 				listening(t, p.srv, 2)
 				mode := ""

@@ -85,7 +85,7 @@ func TestPermitsOfANamedOwner(t *testing.T) {
 // However many permits and shared holders a lock has, a command about one grant, or about none, reads a few of them.
 func TestACommandAboutOneGrantReadsNoCrowd(t *testing.T) {
 	t.Parallel()
-	p, q := twoProxies(t, nil)
+	p, q := twoProxies(t, func(o *Options) { o.Lease = time.Hour }) // no renewal is counted
 	a, b := p.session(2), q.session(2)
 	const crowd = 300
 	var fences [2][]string
