@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -118,7 +118,7 @@ func (c *execCommand) run(p *program) int {
 	}
 	path, err := process.Find(c.Command[0])
 	switch {
-	case errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return p.fail(ExitNotFound, "%v", err)
 	case err != nil:
 		return p.fail(ExitNoExec, "%v", err)
@@ -275,50 +275,14 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 	}
 }
 
-// alivePause is the pause between two questions whether the proxy lives at which a request waits.
-const alivePause = 10 * time.Second
-
-// attempt asks for the lock once. The answer may be due in hours, so the proxy is asked meanwhile whether it lives.
+// attempt asks for the lock once. A request that waits without a limit has its answer when it has the lock.
 func (c *execCommand) attempt(ctx context.Context, h *Holder, verb string, wait time.Duration) (time.Time, error) {
-	ctx, end := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watched, target := ctx, h.Target
-	watch.Go(func() { watchProxy(watched, target, end) })
-	defer watch.Wait()
-	defer end(nil)
 	if wait >= 0 {
 		limited, cancel := context.WithTimeout(ctx, wait+askLimit)
 		defer cancel()
 		ctx = limited
 	}
 	return h.Lock(ctx, verb, wait)
-}
-
-// watchProxy ends a wait at a proxy that has twice not answered whether it lives. A proxy that takes no connections any
-// more may still serve those that wait.
-func watchProxy(ctx context.Context, t Target, end context.CancelCauseFunc) {
-	for silent := false; ; {
-		if !silent {
-			select {
-			case <-time.After(alivePause):
-			case <-ctx.Done():
-				return
-			}
-		}
-		var unanswered *Unanswered
-		err := Alive(ctx, t)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case !errors.As(err, &unanswered):
-			silent = false
-		case silent:
-			end(err)
-			return
-		default:
-			silent = true
-		}
-	}
 }
 
 // temporary reports whether the same request may succeed later, at this proxy or at another one behind the same

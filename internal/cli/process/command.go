@@ -134,24 +134,14 @@ func (c *Command) signal(sig syscall.Signal) {
 	}
 }
 
-// Listen has the signals that Pass takes sent to c. One that was ignored when this process began is ignored by this
-// process and by the command, as under flock(1). A message to a reader that has gone does not end this process. Listen
-// is called once.
+// Listen has the signals that Pass takes sent to c. SIGHUP and SIGINT stay ignored, by the command as well, if they were
+// when this process began, as under nohup(1). A message to a reader that has gone does not end this process.
 func Listen(c chan<- os.Signal) {
 	if !signal.Ignored(unix.SIGPIPE) { // of the standard files the runtime of Go dies, unless it is caught
 		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	}
 	for _, sig := range passed {
-		switch sig {
-		case unix.SIGHUP, unix.SIGINT: // of these the runtime of Go respects it
-			if !signal.Ignored(sig) {
-				signal.Notify(c, sig)
-			}
-		case unix.SIGTERM, unix.SIGQUIT:
-			if wasIgnored(sig, c) {
-				signal.Ignore(sig)
-			}
-		default:
+		if !signal.Ignored(sig) {
 			signal.Notify(c, sig)
 		}
 	}

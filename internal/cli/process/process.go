@@ -15,13 +15,8 @@ package process
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Exit is how a command has ended.
@@ -43,42 +38,11 @@ type Options struct {
 	Note []byte
 }
 
-// usualPath is where execvp(3) looks for a program if there is no PATH.
-const usualPath = "/bin:/usr/bin"
-
 // Find finds the file of a program as execvp(3) does: in PATH, in which an empty directory and "." are the current one.
-// The error is
-// exec.ErrNotFound if there is no such file; else there is one that cannot be executed.
 func Find(name string) (string, error) {
-	if name == "" || strings.Contains(name, "/") {
-		return executable(name)
+	file, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) { // Go takes no programs from there by itself
+		err = nil
 	}
-	path, ok := os.LookupEnv("PATH")
-	if !ok {
-		path = usualPath
-	}
-	missing := error(&exec.Error{Name: name, Err: exec.ErrNotFound})
-	for dir := range strings.SplitSeq(path, ":") {
-		file := filepath.Join(dir, name)
-		if !strings.Contains(file, "/") {
-			file = "./" + file
-		}
-		found, err := executable(file)
-		if err == nil {
-			return found, nil
-		}
-		if !errors.Is(err, exec.ErrNotFound) { // of another directory's, as execvp(3) says
-			missing = err
-		}
-	}
-	return "", missing
-}
-
-// executable looks at a file whose name has a slash.
-func executable(file string) (string, error) {
-	found, err := exec.LookPath(file)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		err = &exec.Error{Name: file, Err: exec.ErrNotFound}
-	}
-	return found, err
+	return file, err
 }
