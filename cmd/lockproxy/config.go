@@ -153,14 +153,11 @@ const (
 )
 
 // Verify reports every setting that cannot be served, named by its key.
-func (c Config) Verify() error { return c.verify(nil) }
-
-// verify is Verify, with the place of a setting in front of its key. places has those that are known.
-func (c Config) verify(places map[string]string) error {
+func (c Config) Verify() error {
 	var errs []error
 	check := func(ok bool, key, format string, args ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s%s: %w", places[key], key, fmt.Errorf(format, args...)))
+			errs = append(errs, fmt.Errorf(key+": "+format, args...))
 		}
 	}
 	oneOf := func(key, got string, allowed ...string) {

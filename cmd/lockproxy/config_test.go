@@ -85,7 +85,7 @@ func TestDocumentedFileEqualsDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(NewConfig(), got.Config); diff != "" {
+	if diff := cmp.Diff(NewConfig(), got); diff != "" {
 		t.Fatalf("configs/lockproxy.yml differs from NewConfig (-defaults +file):\n%s", diff)
 	}
 }

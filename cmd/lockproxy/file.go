@@ -24,26 +24,26 @@ import (
 const fileLimit = 1 << 20
 
 // readFile returns the defaults with the file's settings on top. Unknown and repeated keys are errors with their place;
-// no error quotes the file's lines, which may hold a password. If the text is YAML, the places are there also with an
-// error. A file without a text is an error: something has cut it off, perhaps, and the defaults are not meant.
-func readFile(name string) (command, error) {
+// no error quotes the file's lines, which may hold a password. A file without a text is an error: something has cut it
+// off, perhaps, and the defaults are not meant.
+func readFile(name string) (Config, error) {
 	data, err := readLimited(name, fileLimit)
 	switch {
 	case err != nil:
-		return command{}, fmt.Errorf("read configuration: %w", err)
+		return Config{}, fmt.Errorf("read configuration: %w", err)
 	case len(data) > fileLimit:
-		return command{}, errors.New(name + " is too large for a configuration")
+		return Config{}, errors.New(name + " is too large for a configuration")
 	case !utf8.Valid(data): // the parser would put other characters in place of such bytes, in a password too
-		return command{}, errors.New(name + " is not UTF-8")
+		return Config{}, errors.New(name + " is not UTF-8")
 	}
 	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // some editors mark UTF-8 so
 	if len(bytes.TrimSpace(data)) == 0 {
-		return command{}, errors.New(name + " is empty; a comment in it says that the defaults are meant")
+		return Config{}, errors.New(name + " is empty; a comment in it says that the defaults are meant")
 	}
-	cmd := command{Config: NewConfig(), places: map[string]string{}}
+	cfg := NewConfig()
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return command{}, fmt.Errorf("%s: %s", name, syntaxError(err))
+		return Config{}, fmt.Errorf("%s: %s", name, syntaxError(err))
 	}
 	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool {
 		_, directive := doc.Body.(*ast.DirectiveNode) // %YAML
@@ -51,25 +51,21 @@ func readFile(name string) (command, error) {
 	})
 	switch {
 	case len(docs) > 1:
-		return command{}, errors.New(name + ": more than one document")
+		return Config{}, errors.New(name + ": more than one document")
 	case len(docs) == 0 || docs[0].Body == nil: // only comments
-		return cmd, nil
+		return cfg, nil
 	}
 	known := map[string]*setting{}
-	for _, s := range settingsOf(&cmd.Config) {
+	for _, s := range settingsOf(&cfg) {
 		known[s.key] = s
 		if section, _, ok := strings.Cut(s.key, "."); ok {
 			known[section] = nil
 		}
 	}
-	err = readSection("", docs[0].Body, known, cmd.places)
-	for key, at := range cmd.places {
-		cmd.places[key] = name + ": " + at
+	if err := readSection("", docs[0].Body, known); err != nil {
+		return Config{}, errors.New(behind(name+": ", err))
 	}
-	if err != nil {
-		return cmd, errors.New(behind(name+": ", err))
-	}
-	return cmd, nil
+	return cfg, nil
 }
 
 // behind is an error with words in front of each of its lines.
@@ -78,8 +74,8 @@ func behind(words string, err error) string {
 }
 
 // readSection sets the settings of a section, whose keys begin with prefix. known has all keys; that of a section has
-// no setting. places gets the place of each setting that has a value.
-func readSection(prefix string, section ast.Node, known map[string]*setting, places map[string]string) error {
+// no setting.
+func readSection(prefix string, section ast.Node, known map[string]*setting) error {
 	pairs, ok := section.(ast.MapNode)
 	if !ok && prefix == "upstream." { // the flag's name
 		return mistake(section, "upstream is a section: write address: below upstream:")
@@ -100,14 +96,9 @@ func readSection(prefix string, section ast.Node, known map[string]*setting, pla
 			err = mistake(pair.Key(), "unknown key %s%s", prefix+name, cli.Meant(prefix+name, slices.Sorted(maps.Keys(known))))
 		case empty: // the default
 		case s == nil:
-			places[name] = placeOf(pair.Key())
-			err = readSection(name+".", pair.Value(), known, places)
+			err = readSection(name+".", pair.Value(), known)
 		default:
-			places[s.key] = placeOf(pair.Value())
-			was := reflect.ValueOf(s.field.Interface())
-			if err = s.read(pair.Value()); err != nil {
-				s.field.Set(was) // one mistake is enough
-			}
+			err = s.read(pair.Value())
 		}
 		all = append(all, err)
 	}
@@ -146,7 +137,7 @@ func (s *setting) read(node ast.Node) error {
 func textOf(node ast.Node) (string, error) {
 	switch n := node.(type) {
 	case *ast.AliasNode, *ast.AnchorNode, *ast.TagNode:
-		return "", mistake(node, needsQuotes)
+		return "", mistake(node, "a value that begins with *, & or ! stands in quotes")
 	case *ast.LiteralNode: // a block, after | or >
 		return n.Value.Value, nil
 	case *ast.NullNode: // an element of a list without a value
@@ -158,31 +149,12 @@ func textOf(node ast.Node) (string, error) {
 
 // mistake is an error about a place in the file.
 func mistake(where ast.Node, format string, args ...any) error {
-	return fmt.Errorf("%s%w", placeOf(where), fmt.Errorf(format, args...))
-}
-
-// placeOf is a place in the file, in front of an error.
-func placeOf(node ast.Node) string {
-	at := node.GetToken().Position
-	return fmt.Sprintf("[%d:%d] ", at.Line, at.Column)
+	at := where.GetToken().Position
+	return fmt.Errorf("[%d:%d] %w", at.Line, at.Column, fmt.Errorf(format, args...))
 }
 
 // quoted matches what the parser quotes of a file.
 var quoted = pattern(`"(\\.|[^"\\])*"`)
-
-const needsQuotes = "a value that begins with *, & or ! stands in quotes"
-
-// syntaxErrors are the words for what the parser's texts have in them.
-var syntaxErrors = []struct{ has, words string }{
-	{"alias", needsQuotes},
-	{"anchor", needsQuotes},
-	{
-		"mapping value is not allowed",
-		"a key in a wrong place: the keys of a section begin in one column, " +
-			"and a value with a colon and a space stands in quotes",
-	},
-	{"tab character", "a tab, where YAML has spaces"},
-}
 
 // syntaxError is what the parser says of a file, with the place, and without the values that it quotes: one may be a
 // password.
@@ -192,11 +164,6 @@ func syntaxError(err error) string {
 		place := known.GetToken().Position
 		at, text = fmt.Sprintf("[%d:%d] ", place.Line, place.Column), known.GetMessage()
 	}
-	for _, e := range syntaxErrors {
-		if strings.Contains(text, e.has) {
-			return at + e.words
-		}
-	}
 	if !strings.Contains(text, "already defined") { // it quotes a key
 		text = quoted().ReplaceAllString(text, "this")
 	}
@@ -204,8 +171,8 @@ func syntaxError(err error) string {
 }
 
 // readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because
-// the two may differ. places are those of the settings.
-func (c *Config) readSecrets(places map[string]string) error {
+// the two may differ.
+func (c *Config) readSecrets() error {
 	var errs []error
 	for _, s := range []struct {
 		key    string
@@ -223,7 +190,7 @@ func (c *Config) readSecrets(places map[string]string) error {
 			err = errors.New("excludes " + s.key)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s%s-file: %w", places[s.key+"-file"], s.key, err))
+			errs = append(errs, fmt.Errorf("%s-file: %w", s.key, err))
 			continue
 		}
 		*s.secret = text

@@ -29,8 +29,7 @@ type command struct {
 
 	Check, Connect, Health, Ready, Version, Help, HelpAll bool
 
-	help   string            // the text to print if Help or HelpAll
-	places map[string]string // where in File the settings stand whose values are from there
+	help string // the text to print if Help or HelpAll
 }
 
 // flags declares the flags that are no settings.
@@ -60,16 +59,16 @@ func load(args []string) (command, error) {
 	if err := cmd.parse(args); err != nil || cmd.help != "" || cmd.Version {
 		return cmd, err
 	}
-	var mistakes error
 	if cmd.File != "" {
-		if cmd, mistakes = readFile(cmd.File); cmd.places == nil {
-			return command{}, mistakes
+		var err error
+		if cmd.Config, err = readFile(cmd.File); err != nil {
+			return command{}, err
 		}
 		if err := cmd.parse(args); err != nil {
-			return command{}, errors.Join(mistakes, err)
+			return command{}, err
 		}
 	}
-	return cmd, errors.Join(mistakes, cmd.readSecrets(cmd.places), cmd.verify(cmd.places))
+	return cmd, errors.Join(cmd.readSecrets(), cmd.Verify())
 }
 
 // description is the head of --help.
@@ -130,11 +129,6 @@ func (cmd *command) parse(args []string) error {
 	}
 	if all.NArg() > 0 {
 		return unexpected(all.Arg(0), args)
-	}
-	for _, s := range settings {
-		if _, ok := os.LookupEnv(s.variable()); ok || all.Changed(s.flag()) {
-			delete(cmd.places, s.key)
-		}
 	}
 	switch {
 	case cmd.HelpAll:

@@ -22,8 +22,6 @@ func packaged() map[string]string {
 	return map[string]string{
 		"../../packaging/lockproxy.1":    manual(),
 		"../../packaging/lockproxy.bash": bashCompletion(),
-		"../../packaging/lockproxy.zsh":  zshCompletion(),
-		"../../packaging/lockproxy.fish": fishCompletion(),
 	}
 }
 
