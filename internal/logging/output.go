@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -22,15 +21,12 @@ type Output struct {
 	line    func(Dropped) []byte
 	entries chan entry
 	ended   chan struct{} // closed when all entries are written
-	counts  [len(kinds)]atomic.Int64
+	torn    bool          // the last line has no end; of the goroutine that writes
 
-	mu      sync.Mutex // orders entries among missing; never held while an entry is written
-	missing Dropped    // entries that found no place behind the last one that did
+	mu      sync.Mutex // guards the fields below; never held while an entry is written
+	dropped Dropped    // since the start
+	untold  Dropped    // of these, those that are in no line yet
 	closed  bool
-
-	// These belong to the goroutine that writes.
-	untold Dropped // entries that are dropped and not in a line yet
-	torn   bool    // the last line has no end
 }
 
 // Dropped is the number of lost entries of each kind.
@@ -46,9 +42,8 @@ var kinds = [...]string{Ordinary: "ordinary", Audits: "audit"}
 
 // entry is one entry of the log on its way to the writer.
 type entry struct {
-	text   []byte
-	kind   int
-	before Dropped // entries in front of it that found no place
+	text []byte
+	kind int
 }
 
 // NewOutput returns an Output, which writes to a writer until it is closed. line makes the line about a number of
@@ -64,9 +59,11 @@ func (o *Output) Of(kind int) zapcore.WriteSyncer { return sink{o, kind} }
 
 // Counts are the entries that were dropped since the start, by kind.
 func (o *Output) Counts() map[string]int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	all := make(map[string]int64, len(kinds))
 	for kind, name := range kinds {
-		all[name] = o.counts[kind].Load()
+		all[name] = int64(o.dropped[kind])
 	}
 	return all
 }
@@ -93,44 +90,49 @@ func (o *Output) add(kind int, text []byte) {
 	defer o.mu.Unlock()
 	if !o.closed {
 		select {
-		case o.entries <- entry{bytes.Clone(text), kind, o.missing}:
-			o.missing = Dropped{}
+		case o.entries <- entry{bytes.Clone(text), kind}:
 			return
 		default:
 		}
 	}
-	o.missing[kind]++
-	o.counts[kind].Add(1)
+	o.dropLocked(kind)
+}
+
+func (o *Output) dropLocked(kind int) {
+	o.dropped[kind]++
+	o.untold[kind]++
 }
 
 // run writes entries until the Output is closed.
 func (o *Output) run() {
 	defer close(o.ended)
 	for e := range o.entries {
-		if !o.tell(e.before) || !o.write(e.text) {
-			o.untold[e.kind]++
-			o.counts[e.kind].Add(1)
+		if !o.tell() || !o.write(e.text) {
+			o.mu.Lock()
+			o.dropLocked(e.kind)
+			o.mu.Unlock()
 		}
 	}
-	o.mu.Lock()
-	rest := o.missing
-	o.mu.Unlock()
-	o.tell(rest)
+	o.tell()
 }
 
-// tell writes the line about the entries that were dropped, these among them, if there are any. It reports whether what
-// follows can be written.
-func (o *Output) tell(before Dropped) bool {
-	for kind, n := range before {
-		o.untold[kind] += n
-	}
-	if o.untold == (Dropped{}) {
+// tell writes the line about the entries that were dropped, if there are any. It reports whether what follows can be
+// written.
+func (o *Output) tell() bool {
+	o.mu.Lock()
+	told := o.untold
+	o.mu.Unlock()
+	if told == (Dropped{}) {
 		return true
 	}
-	if !o.write(o.line(o.untold)) {
+	if !o.write(o.line(told)) {
 		return false
 	}
-	o.untold = Dropped{}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for kind, n := range told {
+		o.untold[kind] -= n
+	}
 	return true
 }
 
