@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"net/url"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
@@ -34,11 +33,6 @@ type Clients struct {
 	Pinned   int       `json:"pinned"`
 	Matching int       `json:"matching"`
 	Rows     []Client  `json:"clients"`
-}
-
-// parseClients reads a query for clients.
-func parseClients(form url.Values) (Query, error) {
-	return parseQuery(form, "lock", "waiting", "pinned", "unanswered")
 }
 
 // FindClients looks at all clients. The rows are those of the clients that have connected first.

@@ -6,8 +6,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 func TestOnlyKnownHostsPass(t *testing.T) {
@@ -30,7 +28,6 @@ func TestOnlyKnownHostsPass(t *testing.T) {
 // conn is a connection that notes that it has been closed.
 type conn struct {
 	net.Conn
-	state  http.ConnState // as the server has reported it last
 	closed bool
 }
 
@@ -39,54 +36,46 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// The server reports the end of a connection some time after the connection has been closed.
-func TestConnectionsStayBelowTheLimit(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		gate := &connLimiter{Most: rapid.IntRange(1, 4).Draw(t, "most")}
-		var all []*conn // the longest idle first, apart from those that are answered
-		report := func(c *conn, state http.ConnState) {
-			c.state = state
-			gate.Track(c, state)
-		}
-		for range rapid.IntRange(1, 60).Draw(t, "events") {
-			open := slices.DeleteFunc(slices.Clone(all), func(c *conn) bool { return c.closed })
-			idle := slices.DeleteFunc(slices.Clone(open), func(c *conn) bool { return c.state == http.StateActive })
-			if rapid.Bool().Draw(t, "new") || len(all) == 0 {
-				c := &conn{}
-				report(c, http.StateNew)
-				all = append(all, c)
-				victim := c
-				if len(idle) > 0 {
-					victim = idle[0]
-				}
-				if full := len(open) == gate.Most; victim.closed && !full {
-					t.Fatalf("a connection is closed for another one, and %d are open", len(open))
-				} else if full && !victim.closed {
-					t.Fatalf("%d are open, and not the one is closed that has been idle longest, or else the new one", len(open))
-				}
-			} else {
-				i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
-				switch c := all[i]; {
-				case c.closed || rapid.Bool().Draw(t, "ends"):
-					c.closed = true
-					report(c, http.StateClosed)
-					all = slices.Delete(all, i, i+1)
-				case c.state == http.StateActive:
-					report(c, http.StateIdle)
-					all = append(slices.Delete(all, i, i+1), c)
-				default:
-					report(c, http.StateActive)
-				}
-			}
-			n := 0
-			for _, c := range all {
-				if !c.closed {
-					n++
-				}
-			}
-			if n > gate.Most {
-				t.Fatalf("%d are open, want at most %d", n, gate.Most)
+// The one that has been idle longest makes room, and none that is being answered.
+func TestConnectionsMakeRoom(t *testing.T) {
+	gate := &connLimiter{Most: 3}
+	all := make([]*conn, 8)
+	closed := func() (list []int) {
+		for i, c := range all {
+			if c != nil && c.closed {
+				list = append(list, i)
 			}
 		}
-	})
+		return list
+	}
+	for i, step := range []struct {
+		conn   int
+		state  http.ConnState
+		closed []int
+	}{
+		{0, http.StateNew, nil},
+		{1, http.StateNew, nil},
+		{0, http.StateActive, nil},
+		{2, http.StateNew, nil},
+		{1, http.StateActive, nil},
+		{1, http.StateIdle, nil},
+		{3, http.StateNew, []int{2}}, // idle for longer than 1
+		{2, http.StateClosed, []int{2}},
+		{4, http.StateNew, []int{1, 2}},
+		{3, http.StateActive, []int{1, 2}},
+		{4, http.StateActive, []int{1, 2}},
+		{5, http.StateNew, []int{1, 2, 5}}, // none is idle
+		{5, http.StateClosed, []int{1, 2, 5}},
+		{0, http.StateClosed, []int{1, 2, 5}},
+		{6, http.StateNew, []int{1, 2, 5}}, // there is room
+		{7, http.StateNew, []int{1, 2, 5, 6}},
+	} {
+		if step.state == http.StateNew {
+			all[step.conn] = &conn{}
+		}
+		gate.Track(all[step.conn], step.state)
+		if got := closed(); !slices.Equal(got, step.closed) {
+			t.Fatalf("step %d: %v are closed, want %v", i, got, step.closed)
+		}
+	}
 }

@@ -1,9 +1,6 @@
 package admin
 
-import (
-	"net/url"
-	"time"
-)
+import "time"
 
 // HotLock is a row of the table of hot locks.
 type HotLock struct {
@@ -24,9 +21,6 @@ type HotLocks struct {
 
 // mostHot is how many hot locks the table has.
 const mostHot = 20
-
-// parseHot reads a query for hot locks.
-func parseHot(form url.Values) (Query, error) { return parseQuery(form, "") }
 
 // FindHot lists the locks for which clients have waited longest, the longest first.
 func (s *Source) FindHot(q Query) HotLocks {

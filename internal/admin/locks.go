@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -67,11 +66,6 @@ type Locks struct {
 	Contended int       `json:"contended"` // locks with waiters at this proxy
 	Matching  int       `json:"matching"`
 	Rows      []Lock    `json:"locks"`
-}
-
-// parseLocks reads a query for locks.
-func parseLocks(form url.Values) (Query, error) {
-	return parseQuery(form, "", "contended", "held", "orphaned")
 }
 
 // FindLocks looks at all locks. The rows are those of the locks with the longest waits. Redis is asked for the holders

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -203,32 +202,12 @@ func TestClientsAreShown(t *testing.T) {
 	s.redis.Do(t, "CLIENT", "UNPAUSE")
 }
 
-func TestPageAllowsNothingFromElsewhere(t *testing.T) {
+// What a table does not know is refused: a filter that does nothing would show other rows than are meant.
+func TestUnknownQueriesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	for _, path := range []string{"/", "/page.css", "/page.js", "/icon.svg"} {
-		answer, err := s.http.Get("http://" + s.admin.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(answer.Body)
-		answer.Body.Close()
-		policy := answer.Header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"} {
-			if !strings.Contains(policy, want) {
-				t.Errorf("%s: %q has no %s", path, policy, want)
-			}
-		}
-		if strings.Contains(policy, "unsafe") || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %q", path, policy)
-		}
-		without := bytes.ReplaceAll(text, []byte("http://www.w3.org/2000/svg"), nil)
-		if bytes.Contains(without, []byte("//cdn")) || bytes.Contains(without, []byte("http")) || bytes.Contains(without, []byte("innerHTML")) {
-			t.Errorf("%s asks for something elsewhere, or writes markup", path)
-		}
-	}
 	for _, bad := range []string{
-		"/locks?sort=key", "/locks?limit=1", "/locks?only=mine", "/clients?only=held", "/locks?x=1",
+		"/locks?sort=key", "/locks?limit=1", "/locks?only=mine", "/clients?only=held", "/locks?x=1", "/hot?lock=k",
 		"/locks?search=" + strings.Repeat("x", 1025),
 	} {
 		if status, body := s.get(bad); status != http.StatusBadRequest {

@@ -40,9 +40,18 @@ func TestTheDocumentIsComplete(t *testing.T) {
 			t.Errorf("%s is served with %v", path, h)
 		}
 	}
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"} {
+		if !strings.Contains(policy, want) || strings.Contains(policy, "unsafe") {
+			t.Errorf("%q has no %s", policy, want)
+		}
+	}
 	for path, kind := range map[string]string{"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript", "/favicon.ico": "image/svg+xml"} {
 		if got := get(mux, path).Header().Get("Content-Type"); !strings.HasPrefix(got, kind) {
 			t.Errorf("%s is %s", path, got)
+		}
+		text := strings.ReplaceAll(get(mux, path).Body.String(), "http://www.w3.org/2000/svg", "")
+		if strings.Contains(text, "http") || strings.Contains(text, "//cdn") || strings.Contains(text, "innerHTML") {
+			t.Errorf("%s asks for something elsewhere, or writes markup", path)
 		}
 	}
 	if answer := get(mux, "/page.html"); answer.Code != http.StatusNotFound { // the document has one address

@@ -100,42 +100,43 @@ func (s *Server) process() process {
 
 // locks answers with a table of locks.
 func (s *Server) locks(w http.ResponseWriter, r *http.Request) {
-	queryTable(s, w, r, parseLocks, func(q Query) Locks {
+	s.table(w, r, func(q Query) any {
 		ctx, cancel := context.WithTimeout(s.life, holderLimit)
 		defer cancel()
 		found := s.view.FindLocks(ctx, q)
 		found.process = s.process()
 		return found
-	})
+	}, "", "contended", "held", "orphaned")
 }
 
 // hot answers with a table of hot locks.
 func (s *Server) hot(w http.ResponseWriter, r *http.Request) {
-	queryTable(s, w, r, parseHot, func(q Query) HotLocks {
+	s.table(w, r, func(q Query) any {
 		found := s.view.FindHot(q)
 		found.process = s.process()
 		return found
-	})
+	}, "")
 }
 
 // clients answers with a table of clients.
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
-	queryTable(s, w, r, parseClients, func(q Query) Clients {
+	s.table(w, r, func(q Query) any {
 		found := s.view.FindClients(q)
 		found.process = s.process()
 		return found
-	})
+	}, "lock", "waiting", "pinned", "unanswered")
 }
 
-func queryTable[T any](
-	s *Server, w http.ResponseWriter, r *http.Request, parse func(url.Values) (Query, error), find func(Query) T,
+// table answers with what is found. field and kinds are those of parseQuery.
+func (s *Server) table(
+	w http.ResponseWriter, r *http.Request, find func(Query) any, field string, kinds ...string,
 ) {
-	q, err := parse(r.URL.Query())
+	q, err := parseQuery(r.URL.Query(), field, kinds...)
 	if err != nil {
 		reply(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	found, ok := Ask(s.tables, tableLimit, func() T { return find(q) })
+	found, ok := Ask(s.tables, tableLimit, func() any { return find(q) })
 	if !ok {
 		reply(w, http.StatusServiceUnavailable, "the proxy has not answered in time")
 		return
