@@ -41,44 +41,40 @@ func TestAGrantIsMadeSureOf(t *testing.T) {
 	p.want(t, "FAIRLOCK k OWNER o GRACE 5000 WAIT 1500 MAXHOLD 65000", extension, "LOCK k OWNER o GRACE 5000")
 }
 
-// Each command about a shared hold says so: a proxy that does not know the owner would take it for the exclusive one.
-func TestASharedHolderSaysSo(t *testing.T) {
-	h, p := at(t, ":7", ":1", ":7", ":1", ":1")
-	h.Shared = true
-	if _, err := h.Lock(t.Context(), "LOCK", -1); err != nil {
-		t.Fatal(err)
+// Each command says what kind of hold it is about, also over a new connection: a proxy that does not know the owner would
+// take a shared hold for the exclusive one. A permit is known by its fence, because another acquire would take one more.
+func TestCommandsNameTheKindOfHold(t *testing.T) {
+	const permit = "EXTENDLOCK k OWNER o PX 5000 FENCE 7"
+	for _, test := range []struct {
+		shared bool
+		most   int
+		asked  []string
+	}{
+		{true, 0, []string{
+			"LOCK k OWNER o SHARED GRACE 5000", "EXTENDLOCK k OWNER o SHARED PX 5000", "LOCK k OWNER o SHARED GRACE 5000 WAIT 0",
+			"EXTENDLOCK k OWNER o SHARED PX 5000", "UNLOCK k OWNER o SHARED FENCE 7",
+		}},
+		{false, 3, []string{"LOCK k OWNER o GRACE 5000 LIMIT 3", permit, permit, "UNLOCK k OWNER o FENCE 7"}},
+	} {
+		answers := slices.Repeat([]string{":1"}, len(test.asked))
+		answers[0] = ":7"
+		if test.shared {
+			answers[2] = ":7"
+		}
+		h, p := at(t, answers...)
+		h.Shared, h.Most = test.shared, test.most
+		if _, err := h.Lock(t.Context(), "LOCK", -1); err != nil {
+			t.Fatal(err)
+		}
+		h.Disconnect()
+		if _, err := h.Extend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.want(t, test.asked...)
 	}
-	h.Disconnect()
-	if _, err := h.Extend(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p.want(t, "LOCK k OWNER o SHARED GRACE 5000", "EXTENDLOCK k OWNER o SHARED PX 5000", "LOCK k OWNER o SHARED GRACE 5000 WAIT 0",
-		"EXTENDLOCK k OWNER o SHARED PX 5000", "UNLOCK k OWNER o SHARED FENCE 7")
-}
-
-// Each command about a permit names its fence, also over a new connection: another acquire would take one more.
-func TestAPermitIsNamedByItsFence(t *testing.T) {
-	const extend = "EXTENDLOCK k OWNER o PX 5000 FENCE 7"
-	h, p := at(t, ":7", ":1", ":1", ":1", "-NOTHELD x")
-	h.Most = 3
-	if _, err := h.Lock(t.Context(), "LOCK", -1); err != nil {
-		t.Fatal(err)
-	}
-	h.Disconnect()
-	if _, err := h.Extend(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.Disconnect()
-	if _, err := h.Extend(t.Context()); !errors.Is(err, errLost) {
-		t.Errorf("the error is %v", err)
-	}
-	p.want(t, "LOCK k OWNER o GRACE 5000 LIMIT 3", extend, extend, "UNLOCK k OWNER o FENCE 7", extend)
 }
 
 // A loss is told from a failure, after which the lock may still be held.

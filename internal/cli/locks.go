@@ -116,15 +116,12 @@ type lock struct {
 // holder is one of the holders of a lock.
 type holder struct {
 	Owner   string `json:"owner"`
-	OwnerAs string `json:"owner_base64,omitempty"`
 	Holds   int64  `json:"holds"`
 	LeaseMS int64  `json:"lease_ms"`
 	Fence   int64  `json:"fence"` // 0: none, a lock of Redisson
 	Client  string `json:"client,omitempty"`
 	Name    string `json:"name,omitempty"`
-	NameAs  string `json:"name_base64,omitempty"`
 	Note    string `json:"note,omitempty"`
-	NoteAs  string `json:"note_base64,omitempty"`
 }
 
 // lockOf reads a map of either protocol version.
@@ -151,8 +148,7 @@ func lockOf(v resp.Value, key string) lock {
 			}
 		}
 	}
-	l.KeyAs, l.OwnerAs = base64Of(l.Key), base64Of(l.Owner)
-	l.NameAs, l.NoteAs = base64Of(l.Name), base64Of(l.Note)
+	l.KeyAs = base64Of(l.Key)
 	return l
 }
 
