@@ -3,32 +3,40 @@ package main
 import (
 	"fmt"
 	"os/exec"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
+// ownFlags are the flags that are no settings.
+func ownFlags() *pflag.FlagSet {
+	f := flagSet()
+	new(command).flags(f)
+	return f
+}
+
 // proxyFlags are all flags of the proxy itself.
-func proxyFlags() []cli.Flag {
-	flags := ownFlags()
+func proxyFlags() *pflag.FlagSet {
+	f := ownFlags()
 	for _, s := range settingsOf(new(NewConfig())) {
-		flags = append(flags, cli.Flag{Name: "--" + s.flag(), Help: s.tag.Get("help"), Value: s.field.Kind() != reflect.Bool})
+		f.Var(s, s.flag(), "")
 	}
-	return flags
+	return f
 }
 
 // names are the names of flags, with --help.
-func names(flags []cli.Flag) string {
-	all := []string{"--help"}
-	for _, flag := range flags {
-		if flag.Name != "--help" {
-			all = append(all, flag.Name)
+func names(flags *pflag.FlagSet) string {
+	all := "--help"
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "help" {
+			all += " --" + flag.Name
 		}
-	}
-	return strings.Join(all, " ")
+	})
+	return all
 }
 
 func subcommandNames() []string {

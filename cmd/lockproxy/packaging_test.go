@@ -25,18 +25,6 @@ func packaged() map[string]string {
 	}
 }
 
-// ownFlags are the flags that are no settings.
-func ownFlags() []cli.Flag {
-	var flags []cli.Flag
-	f := flagSet()
-	new(command).flags(f)
-	f.VisitAll(func(flag *pflag.Flag) {
-		_, help := pflag.UnquoteUsage(flag)
-		flags = append(flags, cli.Flag{Name: "--" + flag.Name, Help: help, Value: flag.NoOptDefVal == ""})
-	})
-	return flags
-}
-
 // manual is the page lockproxy(1).
 func manual() string {
 	var b strings.Builder
@@ -60,19 +48,21 @@ Put lockproxy in front of Redis and call LOCK from any client. The proxy renews 
 command unchanged. The subcommands ask a running proxy. Their variable LOCKPROXY_URL is the address of the proxy.
 .SH OPTIONS
 `)
-	for _, flag := range ownFlags() {
-		option(flag.Name, flag.Help)
+	options := func(flags *pflag.FlagSet) {
+		flags.VisitAll(func(flag *pflag.Flag) {
+			_, help := pflag.UnquoteUsage(flag)
+			name := "--" + flag.Name
+			if flag.Shorthand != "" {
+				name = "-" + flag.Shorthand + ", " + name
+			}
+			option(name, help)
+		})
 	}
+	options(ownFlags())
 	b.WriteString(".SH SUBCOMMANDS\n")
 	for _, sub := range cli.Subcommands() {
 		fmt.Fprintf(&b, ".SS lockproxy %s\n%s\n", sub.Name, roff.Replace(sub.Help))
-		for _, flag := range sub.Flags {
-			name := flag.Name
-			if flag.Short != "" {
-				name = flag.Short + ", " + name
-			}
-			option(name, flag.Help)
-		}
+		options(sub.Flags)
 	}
 	b.WriteString(".SH SETTINGS\nEach is also a variable, LOCKPROXY_LOCK_LEASE for \\-\\-lock\\-lease, and a key of the file, lock.lease.\n")
 	for _, s := range settingsOf(new(NewConfig())) {

@@ -240,35 +240,16 @@ type Subcommand struct {
 	Name  string // exec
 	Args  string // KEY -- COMMAND ...
 	Help  string // one sentence, or several
-	Flags []Flag
-}
-
-// Flag is an option of a subcommand.
-type Flag struct {
-	Name  string // with its dashes
-	Short string // the same in one letter, with its dash; empty: there is none
-	Help  string
-	Value bool // a value follows
+	Flags *pflag.FlagSet
 }
 
 // Subcommands lists the subcommands for users, in the order of the grammar.
 func Subcommands() []Subcommand {
 	var all []Subcommand
 	for i := range subcommands {
-		s := &subcommands[i]
-		if s.hidden {
-			continue
+		if s := &subcommands[i]; !s.hidden {
+			all = append(all, Subcommand{Name: s.name, Args: s.args, Help: s.help, Flags: s.flagSet(s.begin())})
 		}
-		sub := Subcommand{Name: s.name, Args: s.args, Help: s.help}
-		s.flagSet(s.begin()).VisitAll(func(f *pflag.Flag) {
-			_, help := pflag.UnquoteUsage(f)
-			flag := Flag{Name: "--" + f.Name, Help: help, Value: f.NoOptDefVal == ""}
-			if f.Shorthand != "" {
-				flag.Short = "-" + f.Shorthand
-			}
-			sub.Flags = append(sub.Flags, flag)
-		})
-		all = append(all, sub)
 	}
 	return all
 }
