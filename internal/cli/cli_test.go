@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -210,26 +209,6 @@ func TestAwaitingALock(t *testing.T) {
 		}
 		proxy.want(t, test.asked...)
 		h.Disconnect()
-	}
-}
-
-// A wait that has begun ends with its context, not only with an answer.
-func TestAwaitingEndsWithItsContext(t *testing.T) {
-	proxy := startStub(t, "-LOADING x")
-	target, err := parseTarget(proxy.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	why := errors.New("why")
-	h := newHolder(target, "k", 5*time.Second)
-	defer h.Disconnect()
-	if err := h.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), awayPause/2, why)
-	defer cancel()
-	if _, err := (&execCommand{}).await(ctx, h); !errors.Is(err, why) {
-		t.Errorf("the error is %v", err)
 	}
 }
 
