@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"reflect"
@@ -89,18 +88,6 @@ func description() string {
 	b.WriteString("\nFlags of the proxy. Each setting is also a variable, LOCKPROXY_LOCK_LEASE for --lock-lease, " +
 		"and a key of the file, lock.lease:\n\n")
 	return b.String()
-}
-
-// loader loads the configuration of these arguments again, after the first time. The function that it returns is called
-// by one goroutine at a time. A pipe is an error, because it can be read once.
-func loader(args []string, file string) func() (Config, error) {
-	return func() (Config, error) {
-		if info, err := os.Stat(file); err == nil && info.Mode()&fs.ModeNamedPipe != 0 { // any other error is load's
-			return Config{}, errors.New(file + " is a pipe, which can be read once")
-		}
-		again, err := load(args)
-		return again.Config, err
-	}
 }
 
 // parse applies environment and arguments to cmd.

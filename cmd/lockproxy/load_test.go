@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -268,61 +267,16 @@ func TestAFileWithoutAnEndIsNoConfiguration(t *testing.T) {
 	}
 }
 
-// A file that an editor has truncated must not replace the settings by the defaults, at a start neither.
+// A file that an editor has truncated must not replace the settings by the defaults.
 func TestAnEmptyFileIsNoConfiguration(t *testing.T) {
-	texts := map[string]bool{ // whether they are configurations
+	for text, fine := range map[string]bool{ // whether they are configurations
 		"": false, "\n": false, " \t\n\n": false, "\uFEFF": false, "\uFEFF\n": false,
 		"# soon\n": true, "{}": true, "---\n": true, "lock:\n  lease:\nlisten:\n": true, "max-pins: 3\n": true,
-	}
-	for text, fine := range texts {
-		file := writeFile(t, text)
-		args := []string{"--config", file}
-		_, first := load(args)
-		if err := os.WriteFile(file, []byte("max-pins: 7\n"), 0o600); err != nil {
-			t.Fatal(err)
+	} {
+		_, err := load([]string{"--config", writeFile(t, text)})
+		if fine && err != nil || !fine && (err == nil || !strings.Contains(err.Error(), "is empty")) {
+			t.Errorf("%q: %v", text, err)
 		}
-		again := loader(args, file)
-		if cfg, err := again(); err != nil || cfg.MaxPins != 7 {
-			t.Fatal(cfg.MaxPins, err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, later := again()
-		for at, err := range map[string]error{"a start": first, "a reload": later} {
-			if fine && err != nil || !fine && (err == nil || !strings.Contains(err.Error(), "is empty")) {
-				t.Errorf("%q at %s: %v", text, at, err)
-			}
-		}
-	}
-}
-
-func TestAPipeIsNotLoadedAgain(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	writer := make(chan error, 1)
-	args := []string{"--config", file}
-	go func() { writer <- os.WriteFile(file, []byte("max-pins: 7\n"), 0o600) }()
-	if _, err := load(args); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-writer; err != nil {
-		t.Fatal(err)
-	}
-	failed := make(chan error, 1)
-	go func() {
-		_, err := loader(args, file)()
-		failed <- err
-	}()
-	select {
-	case err := <-failed:
-		if err == nil || !strings.Contains(err.Error(), "is a pipe") {
-			t.Errorf("error %v", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("it waits for another writer")
 	}
 }
 

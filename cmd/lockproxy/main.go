@@ -65,7 +65,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case cmd.Ready:
 		return reported("ready", cmd.probe().ready(ctx), stderr)
 	}
-	return start(ctx, cmd.Config, loader(args, cmd.File), stderr)
+	again := func() (Config, error) {
+		next, err := load(args)
+		return next.Config, err
+	}
+	return start(ctx, cmd.Config, again, stderr)
 }
 
 // reported is the exit code of a question to the running proxy, which has failed with err, or not. It prints err behind

@@ -37,29 +37,21 @@ func thisBuild() build {
 func buildOf(version, commit string, info *debug.BuildInfo) build {
 	b := build{
 		version: version,
-		sources: "commit " + commit,
 		made:    fmt.Sprintf("%s, %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH),
 	}
 	if module := info.Main.Version; b.version == "" && module != "(devel)" {
 		b.version = module
 	}
 	b.version = cmp.Or(b.version, "dev")
-	if commit != "" {
-		return b
-	}
-	settings := map[string]string{}
 	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
+		if s.Key == "vcs.revision" {
+			commit = cmp.Or(commit, s.Value)
+		}
 	}
-	switch {
-	case settings["vcs.revision"] != "" && settings["vcs.modified"] == "true":
-		b.sources = "commit " + settings["vcs.revision"] + " with changes"
-	case settings["vcs.revision"] != "":
-		b.sources = "commit " + settings["vcs.revision"]
-	case info.Main.Sum != "":
+	if commit == "" && info.Main.Sum != "" {
 		b.sources = "sources " + info.Main.Sum
-	default:
-		b.sources = "commit unknown"
+	} else {
+		b.sources = "commit " + cmp.Or(commit, "unknown")
 	}
 	return b
 }

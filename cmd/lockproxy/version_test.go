@@ -28,7 +28,7 @@ func TestVersionNamesTheSources(t *testing.T) {
 		},
 		"go build in a changed clone": {
 			info: debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20261122080000-0123456789ab+dirty"}, Settings: revision("true")},
-			want: "v0.0.0-20261122080000-0123456789ab+dirty (commit 0123456789abcdef with changes, go, here)",
+			want: "v0.0.0-20261122080000-0123456789ab+dirty (commit 0123456789abcdef, go, here)",
 		},
 		"nothing is known": {
 			info: debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},

@@ -27,8 +27,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	rpprof "runtime/pprof"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -177,10 +175,7 @@ func (s *Server) routes(metrics http.Handler, hosts hostNames, profiles bool) ht
 	page.HandleFunc("GET /hot", s.hot)
 	mux.Handle("/", hosts.Check(page))
 	if profiles { // not the command line, which may hold a password
-		mux.HandleFunc("GET /debug/pprof/{$}", profileList)
-		for _, p := range rpprof.Profiles() {
-			mux.Handle("GET /debug/pprof/"+p.Name(), slowly(pprof.Handler(p.Name()).ServeHTTP, profileLimit))
-		}
+		mux.HandleFunc("GET /debug/pprof/", slowly(pprof.Index, profileLimit))
 		mux.HandleFunc("GET /debug/pprof/profile", slowly(pprof.Profile, profileLimit))
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", slowly(pprof.Trace, profileLimit))
@@ -195,15 +190,6 @@ func slowly(next http.HandlerFunc, most time.Duration) http.HandlerFunc {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(most))
 		next(w, r)
 	}
-}
-
-// profileList names the profiles.
-func profileList(w http.ResponseWriter, _ *http.Request) {
-	names := []string{"profile", "trace"}
-	for _, p := range rpprof.Profiles() {
-		names = append(names, p.Name())
-	}
-	reply(w, http.StatusOK, strings.Join(names, "\n"))
 }
 
 // ready asks Redis anew. Without clients, the last contact may be old.
