@@ -32,11 +32,6 @@ func Start(opts Options) (*Command, error) {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
 	order := order{Path: []byte(opts.Path), Group: c.terminal.group(), Note: opts.Note}
-	for _, sig := range passed {
-		if signal.Ignored(sig) {
-			order.Ignored = append(order.Ignored, sig)
-		}
-	}
 	for _, arg := range opts.Args {
 		order.Args = append(order.Args, []byte(arg))
 	}

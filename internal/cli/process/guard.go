@@ -22,8 +22,6 @@ type order struct {
 	Args  [][]byte `json:"args"`
 	Group int      `json:"group"` // the process group of the command; 0: one of its own
 	Note  []byte   `json:"note"`
-
-	Ignored []unix.Signal `json:"ignored,omitempty"` // by the command
 }
 
 // report is the word of a guard: the first one when the command has started, or has not, and the last one when it has
@@ -46,7 +44,7 @@ func Guard(socket int) ([]byte, error) {
 	syscall.CloseOnExec(socket)
 	adopt()
 	beGuard()
-	// These are for the supervisor, or stop its job. They must not be ignored by the command.
+	// These are for the supervisor, or stop its job. Those that it ignores, this process and the command ignore too.
 	for _, sig := range append(slices.Clone(passed), unix.SIGTSTP) {
 		if !signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
@@ -87,9 +85,6 @@ func (o order) start() (pid int, err error) {
 	var args []string
 	for _, arg := range o.Args {
 		args = append(args, string(arg))
-	}
-	for _, sig := range o.Ignored {
-		signal.Ignore(sig)
 	}
 	path := string(o.Path)
 	attr := &os.ProcAttr{
