@@ -11,9 +11,6 @@ import (
 // adopt does nothing: processes whose parent has ended are lost sight of.
 func adopt() {}
 
-// beGuard does nothing: ps has no name that a process has given itself.
-func beGuard() {}
-
 // allProcesses lists the processes of the system.
 func allProcesses() []process {
 	text, _ := exec.Command("ps", "-A", "-o", "pid=,ppid=,stat=").Output()

@@ -43,7 +43,6 @@ const reapLimit = 5 * time.Second
 func Guard(socket int) ([]byte, error) {
 	syscall.CloseOnExec(socket)
 	adopt()
-	beGuard()
 	// These are for the supervisor, or stop its job. Those that it ignores, this process and the command ignore too.
 	for _, sig := range append(slices.Clone(passed), unix.SIGTSTP) {
 		if !signal.Ignored(sig) {
@@ -122,11 +121,9 @@ func reap(command int, reports *json.Encoder) {
 type process struct {
 	pid, parent int
 	living      bool // false: it has ended, and its parent has not collected it
-	guard       bool
 }
 
 // descendants lists the living processes that a process has started, and those that these have started, parents first.
-// Guards are left out: each ends by itself when its supervisor is gone, and then releases its lock.
 func descendants(root int) []int {
 	children := map[int][]process{}
 	for _, p := range allProcesses() {
@@ -136,7 +133,7 @@ func descendants(root int) []int {
 	for next := []int{root}; len(next) > 0; next = next[1:] {
 		for _, p := range children[next[0]] {
 			next = append(next, p.pid)
-			if p.living && !p.guard {
+			if p.living {
 				found = append(found, p.pid)
 			}
 		}
