@@ -35,20 +35,11 @@ func isCode(err error, code string) bool {
 	return errors.As(err, &reply) && reply.Code() == code
 }
 
-// Unanswered is a proxy that does not answer. It is also an error of the context.
-type Unanswered struct {
-	Addr    string
-	Command string // one word
-	Waited  time.Duration
-	cause   error
+// unanswered is the error about a proxy that has not answered a command, named by one word or two.
+func unanswered(addr, command string, began time.Time) error {
+	return fmt.Errorf("the proxy at %s has not answered %s within %v",
+		addr, command, time.Since(began).Round(10*time.Millisecond))
 }
-
-func (e *Unanswered) Error() string {
-	return fmt.Sprintf("the proxy at %s has not answered %s within %v",
-		e.Addr, e.Command, e.Waited.Round(10*time.Millisecond))
-}
-
-func (e *Unanswered) Unwrap() error { return e.cause }
 
 // errClosed says that the proxy has closed the connection.
 var errClosed = errors.New("the proxy has closed the connection")
@@ -113,7 +104,7 @@ func open(ctx context.Context, t Target) (net.Conn, error) {
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, &Unanswered{t.Addr, "the connection", time.Since(began), err}
+		return nil, unanswered(t.Addr, "the connection", began)
 	case err != nil:
 		if failed, ok := errors.AsType[*net.OpError](err); ok {
 			err = failed.Err
@@ -130,7 +121,7 @@ func open(ctx context.Context, t Target) (net.Conn, error) {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
 		if ctx.Err() != nil {
-			return nil, &Unanswered{t.Addr, "the TLS handshake", time.Since(began), err}
+			return nil, unanswered(t.Addr, "the TLS handshake", began)
 		}
 		if _, noRecord := errors.AsType[tls.RecordHeaderError](err); noRecord || errors.Is(err, io.EOF) {
 			err = fmt.Errorf("%w (the proxy may speak no TLS at this address)", err)
@@ -218,7 +209,7 @@ func (c *Conn) exchange(ctx context.Context, what string, request []byte) (resp.
 		_ = c.nc.SetWriteDeadline(deadline)
 	}
 	if _, err := c.nc.Write(request); errors.Is(err, os.ErrDeadlineExceeded) {
-		return resp.Value{}, &Unanswered{c.addr, what, time.Since(began), err}
+		return resp.Value{}, unanswered(c.addr, what, began)
 	} else if err != nil {
 		return resp.Value{}, fmt.Errorf("%s: %w (%w)", c.addr, errClosed, err)
 	}
@@ -236,7 +227,7 @@ func (c *Conn) exchange(ctx context.Context, what string, request []byte) (resp.
 		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			return resp.Value{}, err
 		}
-		return resp.Value{}, &Unanswered{c.addr, what, time.Since(began), context.DeadlineExceeded}
+		return resp.Value{}, unanswered(c.addr, what, began)
 	}
 }
 
