@@ -209,17 +209,14 @@ func (h *Holder) End(ctx context.Context, until time.Time) error {
 	}
 }
 
-// mostHolds is more than a holder has: one for each connection that it has used.
-const mostHolds = 1000
-
-// Release releases all holds. errLost: there was none.
+// Release releases all holds: there is one for each connection that has been used. errLost: there was none.
 func (h *Holder) Release(ctx context.Context) error {
 	args := h.about("UNLOCK")
 	if h.Fence != 0 {
 		args = append(args, h.byFence()...)
 	}
 	asked := false
-	for range mostHolds {
+	for {
 		left, _, err := h.do(ctx, args...)
 		switch err = h.judge(err); {
 		case err == nil && left == 1:
@@ -235,7 +232,6 @@ func (h *Holder) Release(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.New("the lock has too many holds")
 }
 
 // pause waits a moment before a question is repeated.
