@@ -47,39 +47,6 @@ func TestAcquireAndReleaseFollowTheContract(t *testing.T) {
 	})
 }
 
-func TestPartialReleaseMayKeepTheTTL(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		b.acquire(ownerA, 9000)
-		b.acquire(ownerA, 9000)
-		b.release(ownerA, 0, 0)
-		if !within(b.pttl(), 9000) {
-			t.Fatalf("ttl %v", b.pttl())
-		}
-	})
-}
-
-func TestHeldWithoutTTLIsBusy(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.HSet(t.Context(), b.n.Lock, ownerB, 1)
-		equal(t, "acquire", b.acquire(ownerA, 30000), []int64{0, -1})
-	})
-}
-
-func TestHoldOfRedissonGetsAFence(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.HSet(t.Context(), b.n.Lock, ownerA, 1)
-		b.c.PExpire(t.Context(), b.n.Lock, time.Minute)
-		equal(t, "release by fence", b.release(ownerA, 0, 7), []int64{-2, 0})
-		keys := []string{b.n.Lock, b.n.Fence, b.n.Channel, b.n.Queue}
-		got := b.must(b.s["acquire"], keys, ownerA, 30000, "PUBLISH", "s:1", "{s}", "x")
-		if got[0] != 1 || got[1] == 0 || got[2] != 2 {
-			t.Fatalf("re-entry: %v", got)
-		}
-		again := b.must(b.s["acquire"], keys, ownerA, 30000, "PUBLISH", "s:2", "{s}", "x")
-		equal(t, "again", again, []int64{1, got[1], 3, 0, 0})
-	})
-}
-
 func TestFenceGrowsWhenTheClockDoesNot(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		const ahead = 4_000_000_000_000_000 // in the year 2096
@@ -231,26 +198,6 @@ func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 	})
 }
 
-func TestExtendNeedsTheHolder(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
-		extend := func(owner string, lease int) []int64 {
-			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH", 0, "")
-		}
-		equal(t, "free", extend(ownerA, 90000), []int64{-1})
-		fence := b.acquire(ownerA, 30000)[1]
-		equal(t, "stranger", extend(ownerB, 90000), []int64{-1})
-		equal(t, "holder", extend(ownerA, 90000), []int64{1, fence, 1})
-		if !within(b.pttl(), 90000) {
-			t.Fatalf("ttl %v", b.pttl())
-		}
-		b.fair(ownerB, 30000, 300000, 1)
-		equal(t, "a longer lease wakes nobody", heard(), []string(nil))
-		equal(t, "shorter", extend(ownerA, 20000), []int64{1, fence, 1})
-		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
-	})
-}
-
 func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		k := []string{"k1", "k2", "k3", "k4", "k5"}
@@ -278,31 +225,6 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 		if holds := b.c.HGet(t.Context(), "k4", ownerA).Val(); holds != "1" {
 			t.Errorf("a note for a lock without a TTL has left %q holds", holds)
 		}
-	})
-}
-
-func TestForceFreesAndWakes(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
-		keys := []string{b.n.Lock, b.n.Channel, b.n.Queue}
-		force := func(fence ...int64) any {
-			t.Helper()
-			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH", append(fence, 0)[0], script.Lost(b.n.Lock), script.ForcedChannel).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return v
-		}
-		equal(t, "free", force(), any([]any{}))
-		fence := b.acquire(ownerA, 30000)[1]
-		b.fair(ownerB, 30000, 300000, 1)
-		equal(t, "an earlier grant", force(fence-1), any([]any{}))
-		equal(t, "held", force(fence), any([]any{ownerA, fence}))
-		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
-		equal(t, "again", force(), any([]any{}))
-		b.c.HSet(t.Context(), b.n.Lock, "mode", "write", ownerA, 1)
-		b.c.PExpire(t.Context(), b.n.Lock, time.Minute)
-		equal(t, "without a fence", force(), any([]any{ownerA, int64(0)}))
 	})
 }
 
@@ -361,32 +283,5 @@ func TestDropShortensOrReleases(t *testing.T) {
 		equal(t, "none", drop(ownerA, fence, 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
-	})
-}
-
-func TestInfoTellsTheHolder(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		info := func() []any {
-			v, err := b.c.Eval(t.Context(), b.s["info"].Text(), []string{b.n.Lock, b.n.Queue}).Slice()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return v
-		}
-		equal(t, "free", info(), []any{})
-		fence := b.acquire(ownerA, 30000)[1]
-		b.fair(ownerB, 30000, 300000, 1)
-		got := info()
-		if ttl := got[0].(int64); ttl <= 0 || ttl > 30000 {
-			t.Fatalf("ttl %d", ttl)
-		}
-		if held := script.HeldFor(fence, got[2].(int64)); held < 0 || held > time.Minute {
-			t.Errorf("held for %v", held)
-		}
-		if lease := got[8].(int64); lease <= 0 || lease > 30000 {
-			t.Fatalf("lease %d", lease)
-		}
-		got[0], got[2], got[8] = nil, nil, nil
-		equal(t, "held", got, []any{nil, int64(1), nil, "lock", int64(0), ownerA, int64(1), fence, nil, ""})
 	})
 }

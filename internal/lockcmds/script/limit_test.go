@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -281,127 +279,6 @@ func TestTheKeysOfPermitsEndTogether(t *testing.T) {
 					if got != ends && got != -2*time.Nanosecond {
 						t.Errorf("%s of %s, %s: the lock ends at %v, and %s at %v", name, owner, state, ends, other, got)
 					}
-				}
-			}
-		}
-	}
-}
-
-// Whatever is called in whatever order, no permit is lost and none is made.
-func TestNoPermitIsLostOrMade(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	ctx := t.Context()
-	for seed := range 12 {
-		r := rand.New(rand.NewPCG(uint64(seed), 27))
-		const most = 4
-		theirs, alone := seed%2 == 1, seed%4 == 0
-		b.reset(nil)
-		if theirs {
-			b.c.Set(ctx, key, most, 0)
-		}
-		fences := map[int64]string{} // owners, by fence
-		redisson := map[string]bool{}
-		out := 0
-		for step := range 300 {
-			what := ""
-			owner := []string{me, other, third, named}[r.IntN(4)]
-			request := int64(step + 1)
-			p := part(owner, request, 1)
-			if owner == named {
-				p.Session = []string{me, other}[r.IntN(2)]
-			}
-			for fence := range fences {
-				if p.Fence == 0 || r.IntN(2) == 0 {
-					p.Fence = fence
-				}
-			}
-			switch r.IntN(8) {
-			case 0, 1, 2:
-				p.Fence = 0
-				what = "take"
-				a := script.Attempt{Acquire: script.Acquire{Key: key, Part: p, Lease: time.Minute, Limit: most - r.IntN(2)}}
-				got, err := script.DecodeAcquired(b.run(a.LimitCall()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got.Granted {
-					fences[got.Fence] = owner
-				}
-			case 3:
-				what = "release"
-				release := script.Release{Key: key, Part: p}
-				if got, err := release.Decode(b.run(release.LimitCall())); err != nil {
-					t.Fatal(err)
-				} else if got.Status == script.Freed {
-					delete(fences, got.Fence)
-				}
-			case 4:
-				what = "hand over"
-				w := &script.Acquire{Key: key, Part: script.Part{Owner: third, Name: fmt.Sprint(request)}, Lease: time.Minute, Limit: most}
-				h := script.HandOver{Release: script.Release{Key: key, Part: p}, Wait: time.Minute, Crowd: place, Plain: w}
-				got, err := h.Decode(b.run(h.LimitCall()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got.Status == script.Freed {
-					delete(fences, got.Fence)
-				}
-				if got.Granted != 0 {
-					fences[got.Granted] = third
-				}
-			case 5:
-				what = "drop"
-				if p.Fence != 0 { // else it would be named by its acquire
-					b.run(script.Drop{Key: key, Part: p}.LimitCall())
-				}
-				if fences[p.Fence] == owner {
-					delete(fences, p.Fence)
-				}
-			case 6:
-				what = "force"
-				if r.IntN(4) == 0 && !theirs {
-					b.run(script.Force{Key: key, Fence: script.AnyGrant, Owner: owner}.Call())
-					maps.DeleteFunc(fences, func(_ int64, of string) bool { return of == owner })
-				}
-			case 7:
-				if alone {
-					break
-				}
-				what = "redisson"
-				id := "r" + strconv.Itoa(r.IntN(3))
-				if redisson[id] {
-					b.c.ZRem(ctx, timeouts, id)
-					b.c.Incr(ctx, key)
-					delete(redisson, id)
-				} else if left, err := b.c.Get(ctx, key).Int(); err == nil && left > 0 {
-					b.c.Decr(ctx, key)
-					b.c.ZAdd(ctx, timeouts, redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: id})
-					redisson[id] = true
-				}
-			}
-			before := out
-			out = len(fences) + len(redisson)
-			left, err := b.c.Get(ctx, key).Int()
-			known := b.c.HLen(ctx, permits).Val()
-			want := 2 * int64(len(fences))
-			if !theirs && err == nil {
-				want++
-			}
-			switch {
-			case int(b.c.ZCard(ctx, timeouts).Val()) != out, known != want:
-				t.Fatalf("seed %d, step %d, %s: %d permits in the zset and %d fields, want %d of ours and %d of Redisson's",
-					seed, step, what, b.c.ZCard(ctx, timeouts).Val(), known, len(fences), len(redisson))
-			case theirs && left+out != most:
-				t.Fatalf("seed %d, step %d, %s: %d left, %d out", seed, step, what, left, out)
-			case !theirs && (err == nil) != (out > 0) && what != "redisson" && out+before > 0: // Redisson leaves a free string behind
-				t.Fatalf("seed %d, step %d, %s: %d out, and the string is %v", seed, step, what, out, err)
-			case out > most:
-				t.Fatalf("seed %d, step %d, %s: %d out", seed, step, what, out)
-			}
-			if last := b.c.ZRevRangeWithScores(ctx, timeouts, 0, 0).Val(); alone && len(last) > 0 {
-				if ends := b.c.PExpireTime(ctx, key).Val().Milliseconds(); ends != int64(last[0].Score) {
-					t.Fatalf("seed %d, step %d, %s: the lock ends at %d, and the longest lease at %.0f", seed, step, what, ends, last[0].Score)
 				}
 			}
 		}

@@ -49,35 +49,6 @@ func TestFairQueueIsFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// The cost of a grant, a refresh and a place does not grow with the queue.
-func TestFairGrantTouchesNobodyElse(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		b.acquire(ownerA, 30000)
-		owners := []string{ownerB, ownerC, ownerD}
-		for _, owner := range owners {
-			b.fair(owner, 30000, wait, 1)
-		}
-		scores := map[string]int64{ownerC: b.score(ownerC), ownerD: b.score(ownerD)}
-		same := func(what string) {
-			t.Helper()
-			for owner, score := range scores {
-				equal(t, what+": the deadline of "+owner, b.score(owner), score)
-			}
-		}
-		equal(t, "hand-over", b.handoverTo(ownerA, ownerB, 30000, 1)[0], int64(2))
-		same("hand-over")
-		b.release(ownerB, 0, 0)
-		equal(t, "grant", b.fair(ownerC, 30000, wait, 1)[0], int64(1))
-		delete(scores, ownerC)
-		same("grant")
-		b.fair(ownerB, 30000, wait, 1)
-		equal(t, "leave", b.leave(ownerB), []int64{1})
-		same("leave")
-		equal(t, "refresh", b.must(b.s["refresh"], []string{b.n.Queue, b.n.Deadlines}, wait, ownerB), []int64{0})
-		same("refresh")
-	})
-}
-
 func TestFairHeadThatLeavesAFreeLockWakesTheNext(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.NameChannel(ownerB), b.n.NameChannel(ownerC), b.n.NameChannel(ownerD))

@@ -82,33 +82,3 @@ func TestEachFunctionIsDefinedWhereItIsCalled(t *testing.T) {
 		}
 	}
 }
-
-// The functions of lib use the keys of a script, and what publishes, by the names that the script gives them.
-func TestEachNameOfAKeyOrArgumentIsKnown(t *testing.T) {
-	explained := map[string]bool{}
-	text, _ := files.ReadFile("lib/names.lua")
-	for _, line := range regexp.MustCompile(`(?m)^--   ([a-z_, ]+?)  `).FindAllStringSubmatch(string(text), -1) {
-		for name := range strings.SplitSeq(line[1], ", ") {
-			explained[name] = true
-		}
-	}
-	shared := regexp.MustCompile(`[^\w.':](lock|counter|channel|queue|deadlines|timeouts|permits|owners|publish)[^\w']`)
-	text1 := regexp.MustCompile(`'[^'\n]*'|--.*`)
-	for _, s := range all {
-		s.composed()
-		names := slices.Concat(s.keys.first, s.keys.row, s.args.first, s.args.row)
-		for _, name := range names {
-			if !explained[strings.TrimPrefix(strings.TrimPrefix(name, "plain_"), "fair_")] {
-				t.Errorf("%s: what is %q?", s.name, name)
-			}
-		}
-		for _, use := range regexp.MustCompile(`(KEYS|ARGV)\[`).FindAllString(s.Text(), -1) {
-			t.Errorf("%s: %s", s.name, use)
-		}
-		for _, use := range shared.FindAllStringSubmatch(text1.ReplaceAllString(s.Text(), "''"), -1) {
-			if name := use[1]; !slices.Contains(names, name) && !strings.Contains(s.Text(), "local timeouts, permits, owners") {
-				t.Errorf("%s uses %s, which it has not", s.name, name)
-			}
-		}
-	}
-}
