@@ -95,11 +95,16 @@ func TestEntriesThatCannotBeWrittenAreCounted(t *testing.T) {
 		synctest.Wait()
 		to.broken = nil
 		put(o, Ordinary, "after")
+		synctest.Wait()
+		to.broken = errors.New("no space")
+		put(o, Ordinary, "the last one")
+		synctest.Wait()
+		to.broken = nil
 		o.Close(time.Second)
-		if want := "before\nmis\n1 and 1 dropped\nafter\n"; to.got.String() != want {
+		if want := "before\nmis\n1 and 1 dropped\nafter\n1 and 0 dropped\n"; to.got.String() != want {
 			t.Errorf("%q, want %q", to.got.String(), want)
 		}
-		if got := o.Counts(); got["ordinary"] != 1 || got["audit"] != 1 {
+		if got := o.Counts(); got["ordinary"] != 2 || got["audit"] != 1 {
 			t.Errorf("dropped are %v", got)
 		}
 	})
