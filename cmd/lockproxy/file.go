@@ -45,14 +45,10 @@ func readFile(name string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("%s: %s", name, syntaxError(err))
 	}
-	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool {
-		_, directive := doc.Body.(*ast.DirectiveNode) // %YAML
-		return directive
-	})
 	switch {
-	case len(docs) > 1:
+	case len(file.Docs) > 1:
 		return Config{}, errors.New(name + ": more than one document")
-	case len(docs) == 0 || docs[0].Body == nil: // only comments
+	case len(file.Docs) == 0 || file.Docs[0].Body == nil: // only comments
 		return cfg, nil
 	}
 	known := map[string]*setting{}
@@ -62,7 +58,7 @@ func readFile(name string) (Config, error) {
 			known[section] = nil
 		}
 	}
-	if err := readSection("", docs[0].Body, known); err != nil {
+	if err := readSection("", file.Docs[0].Body, known); err != nil {
 		return Config{}, errors.New(behind(name+": ", err))
 	}
 	return cfg, nil

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
@@ -163,14 +162,6 @@ func TestListenFlagIsRepeatableAndReplacesTheFile(t *testing.T) {
 	}
 }
 
-// Some editors mark a file as UTF-8 by its first bytes, and some people say that it is YAML.
-func TestAFileMayBeginWithAByteOrderMark(t *testing.T) {
-	cmd, err := load([]string{"--config", writeFile(t, "\uFEFF%YAML 1.2\n---\nlock:\n  lease: 7s\n")})
-	if err != nil || cmd.Lock.Lease != 7*time.Second {
-		t.Errorf("%v, %v", cmd.Lock.Lease, err)
-	}
-}
-
 // A value passes from the file through the flag parser, which has an escape syntax of its own.
 func TestFileValuesArriveUnchanged(t *testing.T) {
 	for _, password := range []string{"plain", "007", "${HOME}", "$$", "a,b", `c\d`, "--listen", "-x", `"q"`, "1e3", "ö"} {
@@ -271,7 +262,7 @@ func TestAFileWithoutAnEndIsNoConfiguration(t *testing.T) {
 func TestAnEmptyFileIsNoConfiguration(t *testing.T) {
 	for text, fine := range map[string]bool{ // whether they are configurations
 		"": false, "\n": false, " \t\n\n": false, "\uFEFF": false, "\uFEFF\n": false,
-		"# soon\n": true, "{}": true, "---\n": true, "lock:\n  lease:\nlisten:\n": true, "max-pins: 3\n": true,
+		"\uFEFF# soon\n": true, "{}": true, "---\n": true, "lock:\n  lease:\nlisten:\n": true, "max-pins: 3\n": true,
 	} {
 		_, err := load([]string{"--config", writeFile(t, text)})
 		if fine && err != nil || !fine && (err == nil || !strings.Contains(err.Error(), "is empty")) {
