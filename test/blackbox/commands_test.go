@@ -32,38 +32,18 @@ func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
 		{"COMMAND", grammar.Verbs()},
 		{"command info", grammar.Verbs()},
 		{"COMMAND INFO get nope LOCK set Unlock lock config|get", []string{"lock", "unlock", "lock"}},
-		{"COMMAND INFO get nope lock|x", nil},
 		{"COMMAND DOCS", grammar.Verbs()},
 		{"COMMAND DOCS trylock get nope fairLOCK set config|get", []string{"trylock", "fairlock"}},
 		{"COMMAND DOCS lock", []string{"lock"}},
-		{"COMMAND DOCS get nope", nil},
 		{"COMMAND LIST", grammar.Verbs()},
 		{"COMMAND LIST FILTERBY ACLCAT write", []string{"lock", "trylock", "fairlock", "unlock", "extendlock", "forceunlock"}},
 		{"COMMAND LIST FILTERBY aclcat BLOCKING", []string{"lock", "trylock", "fairlock"}},
-		{"COMMAND LIST FILTERBY ACLCAT nope", nil},
 		{"COMMAND LIST FILTERBY PATTERN *Lock", []string{"lock", "trylock", "fairlock", "unlock", "extendlock", "forceunlock"}},
 		{"COMMAND LIST FILTERBY PATTERN [^a-k]oc?", []string{"lock"}},
-		{"COMMAND LIST FILTERBY MODULE lock", nil},
-		{"COMMAND LIST FILTERBY PATTERN", nil},
-		{"COMMAND LIST nope", nil},
-		{"COMMAND COUNT nope", nil},
-		{"COMMAND HELP", nil},
-		{"COMMAND lock", nil},
-		{"COMMAND GETKEYS SET a b", nil},
-		{"COMMAND GETKEYSANDFLAGS SET a b", nil},
-		{"COMMAND GETKEYS nope a", nil},
-		{"COMMAND GETKEYS LOCK", nil},
-		{"COMMAND GETKEYS", nil},
 	} {
 		for _, hello := range []string{"HELLO 2", "HELLO 3"} {
 			want := ask(t, srv.Addr(), hello, c.question)
 			got := ask(t, addr, hello, c.question)
-			if c.ours == nil {
-				if got != want {
-					t.Errorf("%s, %s: %.300q, want %.300q", hello, c.question, got, want)
-				}
-				continue
-			}
 			rest, ours := withoutLocks(t, got, c.question)
 			if diff := cmp.Diff(c.ours, ours); diff != "" {
 				t.Errorf("%s, %s: lock commands (-want +got)\n%s", hello, c.question, diff)
@@ -146,25 +126,6 @@ func TestCommandCountsLockCommands(t *testing.T) {
 	want := decode(t, ask(t, srv.Addr(), "COMMAND COUNT")).Int + int64(len(grammar.Verbs()))
 	if got := decode(t, ask(t, addr, "COMMAND COUNT")).Int; got != want {
 		t.Errorf("COMMAND COUNT answered %d, want %d", got, want)
-	}
-}
-
-func TestCommandGetKeysKnowsLockCommands(t *testing.T) {
-	t.Parallel()
-	addr := proxyTo(t, redistest.Start(t).Addr())
-	for question, want := range map[string]string{
-		"COMMAND GETKEYS LOCK a":                   "*1\r\n$1\r\na\r\n",
-		"COMMAND GETKEYS fairlock a WAIT 5 PX 7":   "*1\r\n$1\r\na\r\n",
-		"COMMAND GETKEYSANDFLAGS lock a":           "*1\r\n*2\r\n$1\r\na\r\n~3\r\n+RW\r\n+access\r\n+update\r\n",
-		"COMMAND GETKEYSANDFLAGS LOCKINFO job":     "*1\r\n*2\r\n$3\r\njob\r\n~2\r\n+RO\r\n+access\r\n",
-		"COMMAND GETKEYS LOCKLIST MATCH x":         "-ERR The command has no key arguments\r\n",
-		"COMMAND GETKEYS EXTENDLOCK a":             "-ERR Invalid number of arguments specified for command\r\n",
-		"COMMAND GETKEYS LOCKINFO a b":             "-ERR Invalid number of arguments specified for command\r\n",
-		"COMMAND GETKEYSANDFLAGS EXTENDLOCK a px1": "-ERR Invalid number of arguments specified for command\r\n",
-	} {
-		if got := ask(t, addr, "HELLO 3", question); got != want {
-			t.Errorf("%s: %q, want %q", question, got, want)
-		}
 	}
 }
 
@@ -289,28 +250,6 @@ func parse(args []string) error {
 	}
 	_, err := grammar.Parse(raw)
 	return err
-}
-
-func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
-	t.Parallel()
-	addr := proxyTo(t, redistest.Start(t).Addr())
-	for _, mode := range []string{"PING", "WATCH k", "SUBSCRIBE c", "CLIENT NO-EVICT ON"} {
-		c := proxytest.Dial(t, addr)
-		c.Ask("HELLO 3")
-		c.Ask(mode)
-		c.Raw(proxytest.Inline("ECHO a", "COMMAND INFO lock", "ECHO b", "CLIENT REPLY SKIP", "COMMAND INFO lock", "ECHO c"))
-		var got []string
-		for range 4 {
-			v := decode(t, c.Next())
-			if len(v.Elems) == 1 && len(v.Elems[0].Elems) == 10 {
-				v = v.Elems[0].Elems[0]
-			}
-			got = append(got, string(v.Str))
-		}
-		if diff := cmp.Diff([]string{"a", "lock", "b", "c"}, got); diff != "" {
-			t.Errorf("after %s (-want +got)\n%s", mode, diff)
-		}
-	}
 }
 
 func TestEmbeddedRedisListsLockCommands(t *testing.T) {

@@ -66,47 +66,6 @@ func TestIdentitiesAreRedisOwn(t *testing.T) {
 	}
 }
 
-// A connection that a refused HELLO has logged in all the same never serves another client.
-func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	users(t, redis)
-	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Pins.Max = 1 })
-	for _, hello := range []string{
-		"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
-		"HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
-	} {
-		a := srv.Dial(t)
-		a.Raw(proxytest.Inline(hello))
-		for range strings.Count(hello, "\r\n") + 1 {
-			if _, err := a.Frame(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_ = a.Conn.Close()
-		proxytest.WaitFor(t, "the pin to be free", func() bool {
-			c := srv.Dial(t)
-			defer c.Conn.Close()
-			// Each answer comes from a pin.
-			reply := c.Quiet("WAIT", "0", "0")
-			if strings.HasPrefix(reply, "-OVERLOADED") {
-				return false
-			}
-			c.Raw(proxytest.Inline("MULTI", "ACL WHOAMI", "CLIENT GETNAME", "EXEC"))
-			for range 3 {
-				_, _ = c.Frame()
-			}
-			if got, want := first(c.Frame()), "*2\r\n$7\r\ndefault\r\n$-1\r\n"; got != want {
-				t.Errorf("after %q another client is %q", hello, got)
-			}
-			return true
-		})
-	}
-}
-
-func first[T any](v T, _ error) T { return v }
-
 // Clients of all identities at once, each of which asks who and where it is on every kind of connection: none may ever be
 // told that it is somebody else.
 func TestNothingTravelsOnAnothersConnection(t *testing.T) {
@@ -187,45 +146,6 @@ func TestDeletedUserIsCutOff(t *testing.T) {
 			})
 		})
 	}
-	t.Run("rights that change", func(t *testing.T) {
-		b.compare(t, b.Proxy, func(s *proxytest.Side) {
-			s.Redis.Do(t, "ACL", "SETUSER", "less", "reset", "on", ">pw", "~*", "&*", "+@all")
-			c := s.Client("c")
-			c.Each("AUTH less pw", "SET k v")
-			s.Redis.Do(t, "ACL", "SETUSER", "less", "-set", "resetkeys", "~x*")
-			c.Together("SET k v", "GET k", "GET x", "MULTI", "GET k", "EXEC", "BLPOP k 0", "WATCH k")
-		})
-	})
-}
-
-// Redis 7.0 logs a client in although it refuses its HELLO, and it may have a user whose name is empty. The client gets
-// the reply of Redis, and its connection closes. A refused login alone leaves the session as it was.
-func TestALoginOfUnknownOutcomeEndsTheConnection(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t, "--requirepass", "pw")
-	users(t, redis)
-	redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "+@all")
-	srv := proxytest.Start(t, redis)
-	for login, ends := range map[string]bool{
-		"HELLO 3 AUTH alice pw BAD": true, `HELLO 3 AUTH bob pw SETNAME "bad name"`: true, "HELLO 3 AUTH alice pw AUTH bob wrong": true,
-		`AUTH "" x`: true, `HELLO 3 AUTH "" x`: true,
-		"HELLO 3 AUTH alice wrong": false, "HELLO 3 SETNAME name BAD": false, "HELLO 9 AUTH alice pw": false, `AUTH "" `: false,
-	} {
-		for _, before := range []string{"PING", "AUTH pw", "AUTH pw\r\nWATCH k"} {
-			direct, c := proxytest.Dial(t, redis.Addr()), srv.Dial(t)
-			c.Raw(proxytest.Inline(before, login, "GET k"))
-			direct.Raw(proxytest.Inline(before, login))
-			for range strings.Count(before, "\r\n") + 2 {
-				want := first(direct.Frame())
-				if got := first(c.Frame()); got != want && want[0] != '%' {
-					t.Errorf("%s, %s: answered %q, Redis %q", before, login, got, want)
-				}
-			}
-			if _, err := c.Frame(); (err != nil) != ends {
-				t.Errorf("%s, %s: the connection's end is %v", before, login, err)
-			}
-		}
-	}
 }
 
 // A user without the right to SELECT keeps the database in which it has logged in. No new connection gets there, so the
@@ -234,22 +154,7 @@ func TestALoginWithoutTheRightToSelectKeepsItsDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", ">other", "~*", "&*", "+@all", "-select")
-	b.both(t, func(s *proxytest.Side, proto int) {
-		s.Speaking("main", proto).Each("SELECT 9", "SET k nine", "SELECT 0", "SET k zero")
-		for _, login := range [][]string{
-			{"SELECT 9", "AUTH poor pw"},
-			{"SELECT 9", "AUTH poor other"}, // it is asked whether the first password is still good
-			{"SELECT 9", "HELLO 3 AUTH poor pw SETNAME me"},
-			{"SELECT 9", "WATCH k", "AUTH poor pw"},
-			{"SELECT 9", "AUTH poor wrong", "AUTH poor pw"},
-		} {
-			c := s.Speaking("poor", proto)
-			c.Together(append(login, "ACL WHOAMI", "GET k", "SET n 1", "MULTI", "GET k", "EXEC", "WATCH k", "UNWATCH", "BLPOP k 1",
-				"SELECT 3", "SELECT 9", "SELECT 0", "GET k")...)
-			c.Together("SUBSCRIBE c", "UNSUBSCRIBE c", "EVAL 'return redis.call(\"get\", KEYS[1])' 1 k", "CLIENT SETNAME you", "CLIENT GETNAME",
-				"HELLO 2", "GET k", "HELLO 3", "GET k", "AUTH default x", "GET k", "SELECT 0", "GET k", "SELECT 9", "AUTH poor pw", "GET k", "RESET", "GET k")
-		}
-	})
+	b.Redis.Do(t, "EVAL", "redis.call('SELECT', 9) return redis.call('SET', 'k', 'nine')", 0)
 	srv := b.Proxy
 	c := srv.Dial(t)
 	c.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine", "LOCK l", "-NOPERM ", "GET k", "$4\r\nnine")
@@ -274,28 +179,4 @@ func TestALoginWithoutTheRightToSelectKeepsItsDatabase(t *testing.T) {
 	f := full.Dial(t)
 	f.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK")
 	f.Ends() // no connection may be kept
-}
-
-// The reply to HELLO on a shared lane is Redis's own but for the id.
-func TestHelloOnALaneIsRedisOwn(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.Redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
-	b.Redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
-	b.compare(t, b.Proxy, func(s *proxytest.Side) {
-		for _, resident := range []string{"HELLO 2", "HELLO 3", "HELLO 3 AUTH app pw", "AUTH app pw", "SELECT 5", "HELLO 3 AUTH poor pw"} {
-			c := s.Client("resident")
-			c.Raw(proxytest.Inline(resident, "PING"))
-			c.Expect(2) // now there is a lane
-		}
-		for _, login := range []string{
-			"HELLO", "HELLO 2", "HELLO 3", "HELLO 3 SETNAME me", "HELLO 3 AUTH app pw SETNAME setname", "HELLO 3 SETNAME me AUTH app pw", "AUTH app pw", "AUTH app wrong", "HELLO 3 AUTH app wrong",
-			"SELECT 5", "SELECT 05", "SELECT 99", "SELECT -1", "SELECT x", "HELLO 3 AUTH poor pw\r\nSELECT 5", "HELLO 3 AUTH app pw\r\nSELECT 5\r\nHELLO 2", "CLIENT REPLY SKIP\r\nHELLO 3\r\nPING",
-			"SELECT 5\r\nSELECT 5\r\nSET k v\r\nSELECT 0\r\nGET k", "MULTI\r\nSELECT 5\r\nEXEC", "WATCH k\r\nSELECT 5\r\nGET k",
-		} {
-			c := s.Client(login)
-			c.Raw(proxytest.Inline(login, "CLIENT GETNAME", "ACL WHOAMI", "GET nosuch", "ECHO the-end"))
-			c.Until("the-end")
-		}
-	})
 }

@@ -67,19 +67,6 @@ func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
 	})
 }
 
-// A pause that a client of this proxy asks for is known at once: not even the command next to the first write waits.
-func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	c := warm(t, srv, 3, "SELECT", "9")
-	c[0].Script("CLIENT PAUSE 600000 WRITE", "+OK")
-	c[1].Send("SET", "k", "v")
-	c[2].Script("GET k", "$-1")
-	proxytest.AwaitBlocked(t, 1, srv.Redis)
-	c[0].Script("CLIENT UNPAUSE", "+OK")
-	c[1].Gets("+OK")
-}
-
 // A client whose command comes right behind a script without an end is told so, and can end it.
 func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
 	t.Parallel()
@@ -103,38 +90,6 @@ func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
 		}
 		runs.Gets("-ERR ")
 	}
-}
-
-// INFO counts each client whose write is held back, though they share a connection to Redis.
-func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	c := warm(t, srv, 5)
-	c[0].Script("CLIENT PAUSE 600000 WRITE", "+OK")
-	for i, writer := range c[1:] {
-		if i%2 == 0 {
-			writer.Send("PUBLISH", "a", "b")
-		} else {
-			writer.Send("EVAL", "return 1", "0")
-		}
-		want := fmt.Sprintf("blocked_clients:%d\r\n", i+1)
-		proxytest.WaitFor(t, want, func() bool { return strings.Contains(c[0].Quiet("INFO", "clients"), want) })
-	}
-}
-
-// While a script runs for too long, others are told so, in every database.
-func TestBusyScriptIsToldToOthers(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t, "--busy-reply-threshold", "50"))
-	c := warm(t, srv, 3, "SELECT", "9")
-	stalls(t, srv, c[0], "EVAL", "while true do end", "0")
-	for _, c := range c[1:] {
-		proxytest.WaitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c.Quiet("GET", "k"), "-BUSY ") })
-		c.Script("SET k v", "-BUSY ")
-	}
-	proxytest.Dial(t, "unix:"+srv.Redis.Socket()).Quiet("SCRIPT", "KILL")
-	c[0].Gets("-ERR ")
-	proxytest.WaitFor(t, "the end of the script", func() bool { return c[1].Quiet("SET", "k", "v") == "+OK\r\n" })
 }
 
 // Lock commands travel on the same lanes.

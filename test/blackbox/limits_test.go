@@ -3,7 +3,6 @@ package blackbox
 import (
 	"errors"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -130,36 +129,6 @@ func TestHandshakeMustEndInTime(t *testing.T) {
 	c.Script("PING", "+PONG") // the limit ended with the handshake
 }
 
-func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 200*time.Millisecond })
-	holder, c := srv.Dial(t), srv.Dial(t)
-	holder.Ask("MULTI")
-	if got := c.Ask("BLPOP l 0"); !strings.HasPrefix(got, "-OVERLOADED ") || !strings.Contains(got, "max-pins") {
-		t.Errorf("BLPOP: %q", got)
-	}
-	c.Script("PING", "+PONG")
-	got := srv.Stats()
-	if got.PinWaits != 1 || got.PinTimeouts != 1 || got.Refused["OVERLOADED"] != 1 || got.PinReasons["multi"] != 1 || got.PinsOpen != 1 {
-		t.Errorf("%+v", got)
-	}
-	c.Raw(proxytest.Inline("MULTI"))
-	proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().PinWaits == 2 })
-	holder.Ask("DISCARD")
-	if got := c.Next(); got != "+OK\r\n" && !strings.HasPrefix(got, "-OVERLOADED") { // the wait may be over already
-		t.Errorf("MULTI: %q", got)
-	}
-}
-
-func TestProtocolErrorsAreCounted(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	c := srv.Dial(t)
-	c.Raw("*1\r\n:1\r\n")
-	closed(t, c)
-	expectClosed(t, srv, "protocol_error", 1)
-}
-
 // Commands that Redis does not take are not read without end: the client is slowed down, not closed.
 func TestUnansweredCommandsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -168,29 +137,11 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 		c.Ask("PING")
 		command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 64<<10))
 		srv.Redis.Pause()
-		defer srv.Redis.Continue()
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		sent := 0
-		for sent < 256<<20 {
-			n, err := c.Conn.Write(command)
-			sent += n
-			if err != nil {
-				var timeout net.Error
-				if !errors.As(err, &timeout) || !timeout.Timeout() {
-					t.Fatal(err)
-				}
-				break
-			}
-		}
+		sent := pour(t, c.Conn, command, 256<<20)
 		if sent > 64<<20 { // the limit and what the sockets hold
 			t.Errorf("%d MiB were taken while Redis answered nothing", sent>>20)
 		}
 		srv.Redis.Continue()
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
 		if rest := sent % len(command); rest > 0 {
 			if _, err := c.Conn.Write(command[rest:]); err != nil {
 				t.Fatal(err)
@@ -199,21 +150,6 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 		for range (sent + len(command) - 1) / len(command) {
 			c.Gets("+OK")
 		}
-	})
-}
-
-// A subscriber that stays behind is closed, although nothing more is published.
-func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
-	t.Parallel()
-	limits := proxy.Limits{PubSub: proxy.PubSub{Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}}
-	limited(t, limits, func(t *testing.T, srv *proxytest.Proxy) {
-		publisher, c := srv.Dial(t), srv.Dial(t)
-		c.Ask("SUBSCRIBE news")
-		for range 16 { // more than sockets hold
-			publisher.Ask("PUBLISH news " + strings.Repeat("m", 1<<20))
-		}
-		redistest.Eventually(t, 30*time.Second, "the subscriber to be closed", func() bool { return srv.Stats().Closed["pubsub_limit"] > 0 })
-		expectClosed(t, srv, "pubsub_limit", 1)
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 //	a> BLPOP l 0                a sends a command and reads nothing
 //	a< 3, a< word, a< end       a reads frames; up to one with the word; up to the end of the connection
 //	a< => : ; +PONG             a reads these replies
-//	a~ LOCK k => :              a sends a command until it is answered so
+//	a~ LOCK k => :              a sends a command until it is answered so, or with < by a frame that has a word
 //	a! GET k | GET              another client sends this, whole and in pieces, ends its side and reads up to the end
 //	a. close, half-close, reset, sync, id   sync: nothing else has come. id: its CLIENT ID is $a from now on
 //	redis: CONFIG SET x y       the server itself is asked; with => until it answers so, as Go prints it
@@ -262,9 +262,11 @@ func (p *play) step(line string) {
 		p.expect(c, rest)
 	case "~":
 		command, want, _ := strings.Cut(rest, " => ")
+		command, word, _ := strings.Cut(command, " < ")
 		proxytest.WaitFor(p.t, line, func() bool {
 			c.Raw(p.bytes(command))
-			return strings.HasPrefix(c.Next(), p.reply(want))
+			got := c.Next()
+			return strings.HasPrefix(got, p.reply(want)) && strings.Contains(got, word)
 		})
 	case ".":
 		switch rest {

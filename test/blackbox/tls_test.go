@@ -2,7 +2,6 @@ package blackbox
 
 import (
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"os/exec"
@@ -73,29 +72,6 @@ func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 	secure.Ask("SUBSCRIBE news")
 	plain.Ask("PUBLISH news hello")
 	secure.Gets("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n")
-}
-
-// Both sides of a pipeline are larger than what sockets hold, so neither may wait for the other.
-func TestLargePipelineOverTLS(t *testing.T) {
-	t.Parallel()
-	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
-	c := dialTLS(t, srv, a, "")
-	value := strings.Repeat("v", 1000)
-	c.Ask("SET k " + value)
-	const n = 20_000
-	sent := make(chan error, 1)
-	go func() {
-		_, err := c.Conn.Write([]byte(strings.Repeat(string(resp.AppendCommand(nil, "GET", "k")), n)))
-		sent <- err
-	}()
-	if err := <-sent; err != nil { // before anything is read
-		t.Fatal(err)
-	}
-	want := fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)
-	for range n {
-		c.Gets(want)
-	}
 }
 
 func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
@@ -195,20 +171,6 @@ func TestTLSAddressNeedsACertificate(t *testing.T) {
 	_, err := proxy.New(opts)
 	if err == nil || !strings.Contains(err.Error(), "no certificate") {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestRepliesAreDeliveredToATLSClientThatSendsNoMore(t *testing.T) {
-	t.Parallel()
-	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
-	c := dialTLS(t, srv, a, "")
-	c.Raw(proxytest.Inline("SET k v", "GET k"))
-	if err := c.Conn.(*tls.Conn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := io.ReadAll(c.Conn); string(b) != "+OK\r\n$1\r\nv\r\n" || err != nil {
-		t.Errorf("%q, %v", b, err)
 	}
 }
 
