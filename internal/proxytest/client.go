@@ -2,7 +2,6 @@ package proxytest
 
 import (
 	"bytes"
-	gocmp "cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -268,25 +266,6 @@ func Inline(lines ...string) string {
 	return b.String()
 }
 
-// ListOf is the answer to a CLIENT LIST, by the names of the clients; those without a name are by their addresses.
-func (c *Client) ListOf(args ...string) map[string]clients.Line {
-	c.T.Helper()
-	text, ok := clients.Text([]byte(c.Quiet(append([]string{"CLIENT", "LIST"}, args...)...)))
-	if !ok {
-		c.T.Fatalf("CLIENT LIST %q: %q", args, text)
-	}
-	lines := map[string]clients.Line{}
-	for line := range strings.Lines(string(text)) {
-		l := clients.Line(strings.TrimSuffix(line, "\n"))
-		name := gocmp.Or(string(l.Field("name")), string(l.Field("addr")))
-		if other, twice := lines[name]; twice {
-			c.T.Errorf("%s is listed twice:\n%s\n%s", name, other, l)
-		}
-		lines[name] = l
-	}
-	return lines
-}
-
 // ID is the answer to CLIENT ID.
 func (c *Client) ID() string {
 	c.T.Helper()
@@ -382,14 +361,6 @@ func begins(reply, start string) bool {
 		return strings.TrimSuffix(reply, "\r\n") == strings.TrimSuffix(start, "\r\n")
 	}
 	return strings.HasPrefix(reply, start)
-}
-
-// Steps sends raw bytes and notes n frames, and that nothing follows.
-func (c *Client) Steps(raw string, n int) {
-	c.T.Helper()
-	c.Raw(raw)
-	c.Expect(n)
-	c.Sync()
 }
 
 // DialFrom connects a client from another address.

@@ -14,8 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"math/big"
-	"regexp"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -228,24 +226,6 @@ func (srv *Proxy) Dial(t testing.TB) *Client {
 	return Dial(t, srv.Addr())
 }
 
-// AwaitRenewal returns when the lease of a lock has been set anew a number of times.
-func AwaitRenewal(t *testing.T, redis *redistest.Server, key string, times int) {
-	t.Helper()
-	client := redis.Client(t)
-	last := client.PTTL(t.Context(), key).Val()
-	redistest.Eventually(t, Patience, "renewals of "+key, func() bool {
-		ttl := client.PTTL(t.Context(), key).Val()
-		if ttl > last {
-			times--
-		}
-		last = ttl
-		if ttl < 0 {
-			t.Fatal("the lock is gone")
-		}
-		return times <= 0
-	})
-}
-
 // StatusOf is what the proxy says of a client; nil: it has gone.
 func (srv *Proxy) StatusOf(c *Client) (found *proxy.ClientStatus) {
 	srv.EachClient(func(s proxy.ClientStatus) {
@@ -303,12 +283,6 @@ func Blocked(t testing.TB, servers ...*redistest.Server) (n int) {
 	return n
 }
 
-// AwaitShut waits until the proxy has noticed that Redis lets in no new client without credentials.
-func (srv *Proxy) AwaitShut(t testing.TB) {
-	t.Helper()
-	WaitFor(t, "the proxy to ask Redis", srv.Shared().Upstream.NeedsAuth)
-}
-
 // AwaitBlocked waits until n clients wait in these servers.
 func AwaitBlocked(t testing.TB, n int, servers ...*redistest.Server) {
 	t.Helper()
@@ -362,36 +336,6 @@ func (srv *Proxy) Paused() (n int) {
 	return n
 }
 
-// FieldText is what a log line says besides its message.
-func FieldText(fields []zapcore.Field) string {
-	enc := zapcore.NewMapObjectEncoder()
-	var b strings.Builder
-	for _, f := range fields {
-		f.AddTo(enc)
-	}
-	for k, v := range enc.Fields {
-		b.WriteString(k + "=")
-		if s, ok := v.(string); ok {
-			b.WriteString(s)
-		}
-		b.WriteByte(' ')
-	}
-	return b.String()
-}
-
-// AnswersRefusals reports whether redis answers each AUTH that it refuses. In front of others, no client logs in inside
-// a transaction, and no login travels on a lane.
-func AnswersRefusals(t testing.TB, redis *redistest.Server) bool {
-	t.Helper()
-	info, _ := redis.Do(t, "INFO", "server").(string)
-	return strings.Contains(info, "redis_version:7.0.")
-}
-
-// SlowFrom has the proxy log all waits and holds of more than a millisecond from now on.
-func SlowFrom(srv *Proxy) {
-	srv.Alter(func(o *proxy.Options) { o.Locks.Slow = time.Millisecond })
-}
-
 // Alter changes options of a running proxy.
 func (srv *Proxy) Alter(change func(*proxy.Options)) {
 	change(&srv.Options)
@@ -403,6 +347,3 @@ func LittleMemory(o *proxy.Options) { o.Limits.Memory = 24 << 20 }
 
 // Follows is how long proxies may take to follow Sentinels that agree on a primary without a later epoch.
 const Follows = 30 * time.Second
-
-// BlockedClient matches a line of CLIENT LIST about a client that waits.
-var BlockedClient = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .*$`)

@@ -85,7 +85,7 @@ func TestADemandThatComesAndGoes(t *testing.T) {
 		refused.Script("GET k", "$6", "LOCK l", ":", "UNLOCK l", ":1", "MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1", "SUBSCRIBE c", "*3")
 		pinned.Script("MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1")
 		admin.Script("CONFIG SET requirepass pw", "+OK")
-		srv.AwaitShut(t)
+		awaitShut(t, srv)
 		refused.Ends() // with the lanes without credentials
 		pinned.Ends()
 		for _, words := range []string{"GET k", "MULTI", "TRYLOCK l", "BLPOP l 0"} {
@@ -151,7 +151,7 @@ func TestTheLimitsOfStrangersEndWithTheDemand(t *testing.T) {
 	admin := proxytest.Dial(t, redis.Addr())
 	admin.Script("CONFIG SET requirepass pw", "+OK")
 	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Password = "pw" })
-	srv.AwaitShut(t)
+	awaitShut(t, srv)
 	c := srv.Dial(t)
 	c.Script("GET k", "-NOAUTH")
 	admin.Quiet("CONFIG", "SET", "requirepass", "")
@@ -171,6 +171,12 @@ func TestADemandIsNoticedWithoutCredentialsOfTheProxy(t *testing.T) {
 	})
 	srv.Dial(t).Script("GET k", "$6")
 	admin.Script("CONFIG SET requirepass pw", "+OK")
-	srv.AwaitShut(t)
+	awaitShut(t, srv)
 	srv.Dial(t).Script("GET k", "-NOAUTH")
+}
+
+// awaitShut waits until the proxy has noticed that Redis lets in no new client without credentials.
+func awaitShut(t *testing.T, srv *proxytest.Proxy) {
+	t.Helper()
+	proxytest.WaitFor(t, "the proxy to ask Redis", srv.Shared().Upstream.NeedsAuth)
 }

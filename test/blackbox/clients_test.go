@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,25 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
+
+// listOf is the answer to a CLIENT LIST, by the names of the clients; those without a name are by their addresses.
+func listOf(c *proxytest.Client, args ...string) map[string]clients.Line {
+	c.T.Helper()
+	text, ok := clients.Text([]byte(c.Quiet(append([]string{"CLIENT", "LIST"}, args...)...)))
+	if !ok {
+		c.T.Fatalf("CLIENT LIST %q: %q", args, text)
+	}
+	lines := map[string]clients.Line{}
+	for line := range strings.Lines(string(text)) {
+		l := clients.Line(strings.TrimSuffix(line, "\n"))
+		name := cmp.Or(string(l.Field("name")), string(l.Field("addr")))
+		if other, twice := lines[name]; twice {
+			c.T.Errorf("%s is listed twice:\n%s\n%s", name, other, l)
+		}
+		lines[name] = l
+	}
+	return lines
+}
 
 func keysOf(lines map[string]clients.Line) []string {
 	var names []string
@@ -47,7 +67,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 
 	var lines map[string]clients.Line
 	proxytest.WaitFor(t, "two clients to be blocked, and one to have arrived", func() bool {
-		lines = admin.ListOf()
+		lines = listOf(admin)
 		return strings.Contains(string(lines["popper"].Field("flags")), "b") && strings.Contains(string(lines["locker"].Field("flags")), "b") &&
 			lines[bare.Conn.LocalAddr().String()] != nil
 	})
@@ -77,7 +97,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 	}
 	// As in Redis's own order of fields, without one more or less.
 	shape := regexp.MustCompile(`=[^ ]*`)
-	if got, want := shape.ReplaceAllString(string(lines["worker"]), ""), shape.ReplaceAllString(string(direct.ListOf("ID", direct.ID())["direct"]), ""); got != want {
+	if got, want := shape.ReplaceAllString(string(lines["worker"]), ""), shape.ReplaceAllString(string(listOf(direct, "ID", direct.ID())["direct"]), ""); got != want {
 		t.Errorf("fields:\n%s, Redis's are\n%s", got, want)
 	}
 	for _, c := range []*proxytest.Client{admin, worker, tx} {
@@ -96,7 +116,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 		"normal": {"admin", "holder", "locker", "popper", "tx", "worker", bare.Conn.LocalAddr().String()},
 	} {
 		slices.Sort(want)
-		if got := keysOf(admin.ListOf("TYPE", typ)); !slices.Equal(got, want) {
+		if got := keysOf(listOf(admin, "TYPE", typ)); !slices.Equal(got, want) {
 			t.Errorf("TYPE %s: %q, want %q", typ, got, want)
 		}
 	}
@@ -123,9 +143,9 @@ func TestClientKill(t *testing.T) {
 		}
 	}
 	worker := proxytest.Named(t, srv.Addr(), "worker") // found by its name, as BullMQ and RQ do
-	kill(":1", "ID", string(admin.ListOf()["worker"].Field("id")))
+	kill(":1", "ID", string(listOf(admin)["worker"].Field("id")))
 	worker.Ends()
-	if lines := admin.ListOf(); lines["worker"] != nil {
+	if lines := listOf(admin); lines["worker"] != nil {
 		t.Errorf("still listed: %s", lines["worker"])
 	}
 	a := proxytest.Named(t, srv.Addr(), "a")
@@ -153,12 +173,12 @@ func TestClientKill(t *testing.T) {
 	popper := proxytest.Named(t, srv.Addr(), "popper")
 	popper.Send("BLPOP", "empty", "0")
 	bare := srv.Dial(t)
-	proxytest.WaitFor(t, "the silent client to be there", func() bool { return admin.ListOf()[bare.Conn.LocalAddr().String()] != nil })
+	proxytest.WaitFor(t, "the silent client to be there", func() bool { return listOf(admin)[bare.Conn.LocalAddr().String()] != nil })
 	connected := 0
 	proxytest.WaitFor(t, "as many to be counted as are listed", func() bool {
 		info := admin.Quiet("INFO", "clients")
 		connected, _ = strconv.Atoi(regexp.MustCompile(`connected_clients:(\d+)`).FindStringSubmatch(info)[1])
-		return connected == len(admin.ListOf())
+		return connected == len(listOf(admin))
 	})
 	kill(":"+strconv.Itoa(connected-1), "TYPE", "normal")
 	for _, c := range []*proxytest.Client{popper, bare} {
@@ -225,7 +245,7 @@ func TestClientSpeaksOfItself(t *testing.T) {
 		}
 		text, _ := clients.Text([]byte(c.Quiet("CLIENT", "INFO")))
 		info := clients.Line(strings.TrimSuffix(string(text), "\n"))
-		other := admin.ListOf("ID", id)["c"]
+		other := listOf(admin, "ID", id)["c"]
 		for _, field := range []string{"id", "addr", "laddr", "fd", "name", "flags", "db", "user", "resp", "sub"} {
 			if got, want := string(info.Field(field)), string(other.Field(field)); got != want {
 				t.Errorf("%s=%s in INFO, %s in LIST", field, got, want)
@@ -236,10 +256,6 @@ func TestClientSpeaksOfItself(t *testing.T) {
 		}
 	}
 	c.Script("SET k v", "+OK")
-	for _, cmd := range []string{"SUBSCRIBE ch", "PUNSUBSCRIBE"} {
-		c.Script("MULTI", "+OK", "SET k subscribed", "+QUEUED", cmd, "-ERR subscriptions are not possible inside a transaction\r\n",
-			"EXEC", "-EXECABORT", "GET k", "$1\r\nv")
-	}
 	c.Send("CLIENT", "REPLY", "OFF")
 	c.Send("CLIENT", "LIST")
 	c.Send("CLIENT", "ID")
@@ -319,65 +335,6 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 	waiter.Gets("*2\r\n")
 }
 
-// A client that others redirect to has, from then on, a connection of its own, and it keeps it.
-func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	admin := proxytest.Named(t, srv.Addr(), "admin")
-	for _, state := range []string{"idle", "in a transaction", "itself", "waiting for a lock", "gone"} {
-		sink, c := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c")
-		id := sink.ID()
-		sink.Quiet("HELLO", "3")
-		want := "+OK\r\n"
-		switch state {
-		case "in a transaction":
-			sink.Each("MULTI", "PING")
-		case "itself":
-			_ = c.Conn.Close()
-			c = sink
-		case "waiting for a lock":
-			admin.Quiet("LOCK", "l")
-			sink.Send("LOCK", "l")
-			proxytest.WaitFor(t, "the wait", func() bool { return srv.Stats().Waiting == 1 })
-			want = "-ERR The client ID you want redirect to does not exist\r\n"
-		case "gone":
-			sink.Conn.Close()
-			proxytest.WaitFor(t, "the end of the client", func() bool { return admin.ListOf()["sink"] == nil })
-			want = "-ERR The client ID you want redirect to does not exist\r\n"
-		}
-		c.Script("CLIENT TRACKING ON REDIRECT "+id, want)
-		if want == "+OK\r\n" {
-			if state == "in a transaction" {
-				sink.Quiet("EXEC")
-			}
-			c.Quiet("GET", state)
-			admin.Quiet("SET", state, "v")
-			sink.Gets(">2\r\n$10\r\ninvalidate\r\n")
-		}
-		c.Script("PING", "+PONG")
-		if state == "idle" { // what tells the client that its target has gone has the target's id
-			c.Each("HELLO 3", "GET "+state)
-			sink.Conn.Close()
-			proxytest.WaitFor(t, "the end of the target", func() bool { return admin.ListOf()["sink"] == nil })
-			got, told := "", false
-			proxytest.WaitFor(t, "word of it", func() bool {
-				admin.Quiet("SET", state, "v2")
-				if got, told = c.FrameWithin(100 * time.Millisecond); !told { // Redis had not noticed it yet, and tells of a key once
-					got = c.Quiet("GET", state)
-				}
-				return got[0] == '>'
-			})
-			if got != ">2\r\n$21\r\ntracking-redir-broken\r\n:"+id+"\r\n" {
-				t.Errorf("%q", got)
-			}
-		}
-		for _, p := range []*proxytest.Client{sink, c} {
-			_ = p.Conn.Close()
-		}
-		proxytest.WaitFor(t, "the clients to be gone", func() bool { return len(admin.ListOf()) == 1 })
-	}
-}
-
 // A CLIENT LIST keeps its place among the replies, however long it takes, and commands of others do not wait for it.
 func TestListOfManyClients(t *testing.T) {
 	t.Parallel()
@@ -391,7 +348,7 @@ func TestListOfManyClients(t *testing.T) {
 	admin := srv.Dial(t)
 	proxytest.WaitFor(t, "all to be there", func() bool { return srv.Stats().Clients == n+1 })
 	var ids []string
-	for _, l := range admin.ListOf() {
+	for _, l := range listOf(admin) {
 		ids = append(ids, string(l.Field("id")))
 	}
 	if len(ids) != n+1 {

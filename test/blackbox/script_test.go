@@ -264,9 +264,11 @@ func (p *play) step(line string) {
 		command, want, _ := strings.Cut(rest, " => ")
 		command, word, _ := strings.Cut(command, " < ")
 		proxytest.WaitFor(p.t, line, func() bool {
-			c.Raw(p.bytes(command))
+			for one := range strings.SplitSeq(command, " | ") {
+				c.Raw(p.bytes(one))
+			}
 			got := c.Next()
-			return strings.HasPrefix(got, p.reply(want)) && strings.Contains(got, word)
+			return strings.HasPrefix(got, p.reply(want)) && strings.Contains(got, p.reply(word))
 		})
 	case ".":
 		switch rest {

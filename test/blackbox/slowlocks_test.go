@@ -33,7 +33,7 @@ func TestSlowAndHotLocksAreShown(t *testing.T) {
 	if n := logs.FilterMessage("slow wait").Len() + logs.FilterMessage("slow hold").Len(); n > 0 {
 		t.Errorf("%d entries with lock.slow 10s", n)
 	}
-	proxytest.SlowFrom(srv)
+	srv.Alter(func(o *proxy.Options) { o.Locks.Slow = time.Millisecond })
 	lock(b)
 	expect := func(message string, want map[string]any) {
 		t.Helper()
