@@ -1,11 +1,11 @@
 package proxy_test
 
 import (
-	"context"
 	"io"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,12 +18,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// stopping is a server whose stop a test begins and waits for.
+// stopping is a proxy whose stop a test begins and waits for.
 type stopping struct {
 	*proxytest.Proxy
 	t    *testing.T
-	stop context.CancelFunc
-	done chan error
+	stop func() // begins
+	over chan struct{}
 	logs *observer.ObservedLogs
 }
 
@@ -37,23 +37,18 @@ func startStopping(t *testing.T, redis *redistest.Server, change ...func(*proxy.
 	for _, f := range change {
 		f(&opts)
 	}
-	proxytest.Finish(&opts)
-	srv, err := proxy.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stopping{Proxy: &proxytest.Proxy{Server: srv, Options: opts}, t: t, done: make(chan error, 1), logs: logs}
-	var ctx context.Context
-	ctx, s.stop = context.WithCancel(context.Background())
-	go func() { s.done <- srv.Run(ctx) }()
+	srv, stop := proxytest.Serve(t, opts)
+	s := &stopping{Proxy: srv, t: t, over: make(chan struct{}), logs: logs}
+	s.stop = sync.OnceFunc(func() {
+		go func() {
+			defer close(s.over)
+			stop()
+		}()
+	})
 	t.Cleanup(func() {
 		s.stop()
 		srv.CloseConns()
-		s.ended()
-	})
-	proxytest.WaitFor(t, "Redis", func() bool {
-		ready, _ := srv.Ready()
-		return ready
+		<-s.over
 	})
 	return s
 }
@@ -80,11 +75,7 @@ func (s *stopping) drains() {
 func (s *stopping) ended() map[string]any {
 	s.t.Helper()
 	select {
-	case err := <-s.done:
-		s.done <- err
-		if err != nil {
-			s.t.Error(err)
-		}
+	case <-s.over:
 	case <-time.After(proxytest.Patience):
 		s.t.Fatal("the drain does not end")
 	}
@@ -356,7 +347,9 @@ func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	s := startStopping(t, redis, func(o *proxy.Options) {
-		o.DrainTimeout, o.Upstream.DialTimeout = 2*time.Second, 2*time.Second // a busy machine needs a moment to connect, and for the waiter
+		// A busy machine needs a moment to connect, and for the waiter. All is over before the engine's first call, of
+		// when the drain begins, has had its five seconds.
+		o.DrainTimeout, o.Upstream.DialTimeout = 1500*time.Millisecond, 1500*time.Millisecond
 	})
 	holder, waiter := s.Dial(t), s.Dial(t)
 	holder.Script("LOCK k GRACE 0", ":")
