@@ -103,6 +103,15 @@ func plainAndTLS(t *testing.T, test func(t *testing.T, dial func(*proxytest.Prox
 		test(t, func(srv *proxytest.Proxy) *proxytest.Client { return srv.Dial(t) })
 	})
 	t.Run("TLS", func(t *testing.T) {
-		test(t, func(srv *proxytest.Proxy) *proxytest.Client { return proxytest.Dial(t, "tls:"+srv.Addrs()[1].String()) })
+		test(t, func(srv *proxytest.Proxy) *proxytest.Client { return dialTLS(t, srv) })
 	})
+}
+
+// tlsAddr is where clients of a proxy that listens for TLS, too, connect with TLS.
+func tlsAddr(srv *proxytest.Proxy) string { return srv.Addrs()[1].String() }
+
+// dialTLS connects a client there.
+func dialTLS(t *testing.T, srv *proxytest.Proxy) *proxytest.Client {
+	t.Helper()
+	return proxytest.Dial(t, "tls:"+tlsAddr(srv))
 }

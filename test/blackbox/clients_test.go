@@ -3,7 +3,6 @@ package blackbox
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -195,42 +194,6 @@ func TestClientKill(t *testing.T) {
 	admin.Send("PING")
 	admin.Gets(":1")
 	admin.Ends()
-}
-
-func TestInfoCountsClients(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	direct := proxytest.Dial(t, srv.Redis.Addr())
-	field := func(c *proxytest.Client, name string, args ...string) int {
-		t.Helper()
-		m := regexp.MustCompile(name + `:(\d+)\r\n`).FindStringSubmatch(c.Quiet(append([]string{"INFO"}, args...)...))
-		if m == nil {
-			t.Fatalf("INFO %q has no %s", args, name)
-		}
-		n, _ := strconv.Atoi(m[1])
-		return n
-	}
-	var all []*proxytest.Client
-	for i := range 5 {
-		all = append(all, proxytest.Named(t, srv.Addr(), fmt.Sprint("c", i)))
-	}
-	all[1].Quiet("MULTI")
-	all[2].Send("BLPOP", "empty", "0")
-	all[3].Quiet("LOCK", "l")
-	all[4].Send("LOCK", "l")
-	for _, proto := range []string{"2", "3"} {
-		all[0].Quiet("HELLO", proto)
-		for _, args := range [][]string{nil, {"clients"}, {"ALL"}, {"everything"}, {"server", "CLIENTS"}, {"default"}} {
-			proxytest.WaitFor(t, "the blocked clients to be counted", func() bool { return field(all[0], "blocked_clients", args...) == 2 })
-			proxytest.WaitFor(t, "the connected clients to be counted", func() bool { return field(all[0], "connected_clients", args...) == 5 })
-		}
-	}
-	// Apart from the numbers, not a byte is different.
-	all[0].Quiet("HELLO", "2")
-	hide := regexp.MustCompile(`^\S+|:[^\r]*`)
-	if got, want := hide.ReplaceAllString(all[0].Quiet("INFO", "clients"), ""), hide.ReplaceAllString(direct.Quiet("INFO", "clients"), ""); got != want {
-		t.Errorf("%q, Redis says %q", got, want)
-	}
 }
 
 // What a client says of itself, and HELLO says of it, is what others see of it.

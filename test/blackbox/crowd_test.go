@@ -2,8 +2,6 @@ package blackbox
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -20,10 +18,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-// crowd is tasks of one program that come at random times and take turns under one lock. There are more of them than
-// connections, which a client library hands out as it likes, to proxies in turn.
-const crowd = 400
 
 // balanced is a client whose connections go to one proxy after the other, with the library's own pool.
 func balanced(t *testing.T, proxies []*proxytest.Proxy) *redis.Client {
@@ -62,76 +56,6 @@ func proxies(t *testing.T, n int) (all []*proxytest.Proxy, over func()) {
 		}
 		if n := logs.FilterMessage("lease lost").Len(); n > 0 {
 			t.Errorf("%d losses in the log", n)
-		}
-	}
-}
-
-// fenceFrom asks for the lock until it is granted.
-func fenceFrom(ctx context.Context, t *testing.T, do func(context.Context, ...any) *redis.Cmd) (fence int64) {
-	for {
-		switch fence, err := do(ctx, "LOCK", "k", "WAIT", 3000).Int64(); {
-		case err == nil:
-			return fence
-		case !errors.Is(err, redis.Nil) || ctx.Err() != nil:
-			t.Error(err)
-			return 0
-		}
-	}
-}
-
-// TestACrowdTakesTurns is the two ways of docs/CLIENTS.md.
-func TestACrowdTakesTurns(t *testing.T) {
-	t.Parallel()
-	for name, way := range map[string]func(t *testing.T, locks, others *redis.Client) func(ctx context.Context, work func()){
-		"handle": func(t *testing.T, locks, others *redis.Client) func(context.Context, func()) {
-			return func(ctx context.Context, work func()) {
-				fence := fenceFrom(ctx, t, locks.Do)
-				work()
-				if err := others.Do(ctx, "UNLOCK", "k", "FENCE", fence).Err(); err != nil {
-					t.Error(err)
-				}
-			}
-		},
-		"connection": func(t *testing.T, locks, _ *redis.Client) func(context.Context, func()) {
-			return func(ctx context.Context, work func()) {
-				conn := locks.Conn()
-				defer conn.Close()
-				fenceFrom(ctx, t, conn.Do)
-				work()
-				if err := conn.Do(ctx, "UNLOCK", "k").Err(); err != nil {
-					t.Error(err)
-				}
-			}
-		},
-	} {
-		for _, n := range []int{1, 2} {
-			t.Run(name+[]string{"", ", one proxy", ", two proxies"}[n], func(t *testing.T) {
-				t.Parallel()
-				all, over := proxies(t, n)
-				turn := way(t, balanced(t, all), balanced(t, all))
-				ctx, cancel := context.WithTimeout(t.Context(), 4*proxytest.Patience)
-				defer cancel()
-				var inside, most, done atomic.Int64
-				var tasks sync.WaitGroup
-				for range crowd {
-					tasks.Go(func() {
-						time.Sleep(rand.N(300 * time.Millisecond)) // it comes at a random time
-						turn(ctx, func() {
-							if now := inside.Add(1); now > most.Load() {
-								most.Store(now)
-							}
-							time.Sleep(rand.N(time.Millisecond)) // its work
-							inside.Add(-1)
-							done.Add(1)
-						})
-					})
-				}
-				tasks.Wait()
-				if most.Load() != 1 || done.Load() != crowd {
-					t.Errorf("%d inside, %d of %d done", most.Load(), done.Load(), crowd)
-				}
-				over()
-			})
 		}
 	}
 }

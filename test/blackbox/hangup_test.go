@@ -80,15 +80,8 @@ func TestRepliesBeforeAWaitAreWritten(t *testing.T) {
 	busy.Send("BLPOP", "busy", "0")
 	awaitClients(t, srv, 1, 1)
 	for _, wait := range []string{"BLPOP l 0", "LOCK k WAIT 60000"} {
-		for round := range rounds {
-			c := srv.Dial(t)
-			c.Raw(proxytest.Inline("SET a 1", wait, "SET ghost 1"))
-			c.HalfClose()
-			got, err := io.ReadAll(c.Conn)
-			_ = c.Conn.Close()
-			if string(got) != "+OK\r\n" || err != nil {
-				t.Fatalf("round %d: SET and %s: got %q, %v", round, wait, got, err)
-			}
+		for range rounds {
+			servedToTheEnd(t, srv, proxytest.Inline("SET a 1", wait, "SET ghost 1"), "+OK\r\n")
 		}
 	}
 	if got := srv.Redis.Do(t, "EXISTS", "ghost"); got != int64(0) {
@@ -136,17 +129,23 @@ func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
 		{proxytest.Inline("RPUSH l a b", "BLPOP l 0", "CLIENT SETNAME x", "BLPOP l 0", "CLIENT GETNAME"), ":2\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n*2\r\n$1\r\nl\r\n$1\r\nb\r\n$1\r\nx\r\n"},
 		{proxytest.Inline("MULTI", "RPUSH l a", "EXEC", "BLPOP l 0", "RESET", "GET k"), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+RESET\r\n$-1\r\n"},
 	} {
-		for round := range rounds {
-			p := srv.Dial(t)
-			p.Raw(c.lines)
-			p.HalfClose()
-			got, err := io.ReadAll(p.Conn)
-			_ = p.Conn.Close()
-			if string(got) != c.want || err != nil {
-				t.Fatalf("round %d: %q\ngot %q, %v", round, c.lines, got, err)
-			}
+		for range rounds {
+			servedToTheEnd(t, srv, c.lines, c.want)
 			srv.Redis.Do(t, "DEL", "k", "l")
 		}
+	}
+}
+
+// servedToTheEnd has a client send lines and end its side.
+func servedToTheEnd(t *testing.T, srv *proxytest.Proxy, lines, want string) {
+	t.Helper()
+	c := srv.Dial(t)
+	c.Raw(lines)
+	c.HalfClose()
+	got, err := io.ReadAll(c.Conn)
+	_ = c.Conn.Close()
+	if string(got) != want || err != nil {
+		t.Fatalf("%q: %q, %v, want %q", lines, got, err, want)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -65,9 +64,8 @@ func TestClientsOverTheLimitAreRefusedInRedisWords(t *testing.T) {
 
 func TestRefusedTLSClientsHoldUpNobody(t *testing.T) {
 	t.Parallel()
-	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.Limits.Clients = 1 })
-	c := dialTLS(t, srv, a, "")
+	srv := proxytest.Start(t, redistest.Start(t), proxytest.WithTLS, func(o *proxy.Options) { o.Limits.Clients = 1 })
+	c := dialTLS(t, srv)
 	c.Ask("PING")
 	for range 3 { // these say nothing: an answer in TLS would have to wait for them
 		if got := closed(t, proxytest.Dial(t, tlsAddr(srv))); got != "" {
@@ -115,13 +113,12 @@ func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
 
 func TestHandshakeMustEndInTime(t *testing.T) {
 	t.Parallel()
-	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.Limits.Handshake = 2 * time.Second })
+	srv := proxytest.Start(t, redistest.Start(t), proxytest.WithTLS, func(o *proxy.Options) { o.Limits.Handshake = 2 * time.Second })
 	silent, half := proxytest.Dial(t, tlsAddr(srv)), proxytest.Dial(t, tlsAddr(srv))
 	if _, err := half.Conn.Write([]byte("\x16\x03\x01")); err != nil {
 		t.Fatal(err)
 	}
-	c := dialTLS(t, srv, a, "")
+	c := dialTLS(t, srv)
 	c.Script("PING", "+PONG") // not held up by the others
 	closed(t, silent)
 	closed(t, half)

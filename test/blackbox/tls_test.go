@@ -20,49 +20,23 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// serverTLS is for listeners, with a certificate of a.
-func serverTLS(t *testing.T, a *redistest.Authority, authClients string) *tls.Config {
+// withAuthority has a proxy listen for TLS, too, with a certificate of a, and demand certificates of a.
+func withAuthority(t *testing.T, a *redistest.Authority) func(*proxy.Options) {
 	t.Helper()
 	cert, key := a.Issue(t, "proxy")
 	store, err := certs.New(certs.Options{
-		Server: &certs.ServerOptions{CertFile: cert, KeyFile: key, CAFile: a.File(), AuthClients: authClients}, Logger: zap.NewNop(),
+		Server: &certs.ServerOptions{CertFile: cert, KeyFile: key, CAFile: a.File(), AuthClients: certs.AuthYes}, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store.Server()
-}
-
-// withTLS has a proxy listen for TLS, too.
-func withTLS(t *testing.T, a *redistest.Authority, authClients string) func(*proxy.Options) {
-	config := serverTLS(t, a, authClients)
-	return func(o *proxy.Options) { o.Listen, o.TLS = append(o.Listen, "tls:127.0.0.1:0"), config }
-}
-
-// tlsAddr is where clients of such a proxy connect with TLS.
-func tlsAddr(srv *proxytest.Proxy) string { return srv.Addrs()[1].String() }
-
-// dialTLS connects a client that trusts a and, if named, shows a certificate.
-func dialTLS(t *testing.T, srv *proxytest.Proxy, a *redistest.Authority, name string) *proxytest.Client {
-	t.Helper()
-	plain := proxytest.Dial(t, tlsAddr(srv))
-	cfg := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
-	if name != "" {
-		cert, err := tls.LoadX509KeyPair(a.Issue(t, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Certificates = []tls.Certificate{cert}
-	}
-	nc := tls.Client(plain.Conn, cfg)
-	return &proxytest.Client{T: t, Conn: nc}
+	return func(o *proxy.Options) { o.Listen, o.TLS = append(o.Listen, "tls:127.0.0.1:0"), store.Server() }
 }
 
 func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 	t.Parallel()
-	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
-	secure, plain := dialTLS(t, srv, a, ""), srv.Dial(t)
+	srv := proxytest.Start(t, redistest.Start(t), proxytest.WithTLS)
+	secure, plain := dialTLS(t, srv), srv.Dial(t)
 	secure.Script("LOCK k", ":")
 	plain.Script("TRYLOCK k", "$-1")
 	plain.Raw(proxytest.Inline("LOCK k WAIT 10000"))
@@ -77,12 +51,11 @@ func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthYes))
-	dialTLS(t, srv, a, "client").Script("PING", "+PONG")
-	stranger := dialTLS(t, srv, a, "")
-	_, err := stranger.Conn.Write(resp.AppendCommand(nil, "PING"))
+	srv := proxytest.Start(t, redistest.Start(t), withAuthority(t, a))
+	stranger := tls.Client(proxytest.Dial(t, tlsAddr(srv)).Conn, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
+	_, err := stranger.Write(resp.AppendCommand(nil, "PING"))
 	if err == nil {
-		_, err = stranger.Conn.Read(make([]byte, 1))
+		_, err = stranger.Read(make([]byte, 1))
 	}
 	if err == nil || !strings.Contains(err.Error(), "certificate required") {
 		t.Errorf("without a certificate: %v", err)
@@ -100,7 +73,7 @@ func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 func TestClientLibrariesConnectByTLS(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthYes))
+	srv := proxytest.Start(t, redistest.Start(t), withAuthority(t, a))
 	certFile, keyFile := a.Issue(t, "client")
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -189,8 +162,7 @@ func (r *recorded) Read(b []byte) (int, error) {
 // A connection ends with the word of TLS that no more follows: without it, clients take the end for an attack.
 func TestATLSConnectionEndsInOrder(t *testing.T) {
 	t.Parallel()
-	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
+	srv := proxytest.Start(t, redistest.Start(t), proxytest.WithTLS)
 	for _, last := range []string{"GET k\r\n", "QUIT\r\n"} {
 		nc, err := net.Dial("tcp", tlsAddr(srv))
 		if err != nil {
