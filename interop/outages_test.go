@@ -102,9 +102,8 @@ func TestAFailoverIsAnOutageToLibraries(t *testing.T) {
 	}
 	behind, watched := stand()
 	direct, asked := stand()
-	url := func(s *redistest.Sentinels) string { return "sentinel://" + s.Addrs() + "/" + s.Name }
-	proxy, _ := startProxy(t, url(watched))
-	outlive(t, libraries, "redis://"+proxy, url(asked), func() {
+	proxy, _ := startProxy(t, watched.URL())
+	outlive(t, libraries, "redis://"+proxy, asked.URL(), func() {
 		behind.Kill()
 		direct.Kill()
 		watched.AwaitOther(behind)

@@ -262,14 +262,10 @@ func Recovers(t *testing.T, srv *Proxy) {
 }
 
 // StartOverCluster runs a proxy in front of a cluster.
-func StartOverCluster(t testing.TB, c *redistest.Cluster, change ...func(*proxy.Options)) map[string]*Proxy {
+func StartOverCluster(t testing.TB, c *redistest.Cluster, change ...func(*proxy.Options)) *Proxy {
 	t.Helper()
-	return map[string]*Proxy{"proxy": Start(t, c.Nodes[0], func(o *proxy.Options) {
-		o.Upstream.Addr = "cluster://" + c.Addrs()
-		for _, f := range change {
-			f(o)
-		}
-	})}
+	over := func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() }
+	return Start(t, c.Nodes[0], append([]func(*proxy.Options){over}, change...)...)
 }
 
 // Patient has commands wait for servers longer than by default: a busy machine is no failure.

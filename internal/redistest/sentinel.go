@@ -182,6 +182,9 @@ func (s *Sentinels) complete(one *Server) bool {
 	return true
 }
 
+// URL is the address of the primary that they watch, for a proxy.
+func (s *Sentinels) URL() string { return "sentinel://" + s.Addrs() + "/" + s.Name }
+
 // Addrs are the addresses of the Sentinels, separated by commas.
 func (s *Sentinels) Addrs() string {
 	addrs := make([]string, len(s.All))

@@ -103,7 +103,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 			server.Do(t, own...)
 			server.Do(t, client...)
 		}
-		proxies := start(t, primary, "sentinel://"+s.Addrs()+"/"+s.Name, upstream.Sentinel{User: "lockproxy", Password: "secret"})
+		proxies := start(t, primary, s.URL(), upstream.Sentinel{User: "lockproxy", Password: "secret"})
 		for _, srv := range proxies {
 			useLocks(t, srv)
 		}

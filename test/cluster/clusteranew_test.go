@@ -9,21 +9,17 @@ import (
 )
 
 // servesAll returns when new clients of each proxy write and lock keys of all servers.
-func servesAll(t *testing.T, proxies map[string]*proxytest.Proxy) {
+func servesAll(t *testing.T, srv *proxytest.Proxy) {
 	t.Helper()
-	for engine, srv := range proxies {
-		for i := range 30 {
-			key := fmt.Sprint(engine, i)
-			redistest.Eventually(t, proxytest.Follows, "a key to be served", func() bool { return srv.Dial(t).Quiet("SET", key, "x") == "+OK\r\n" })
-		}
+	for i := range 30 {
+		key := fmt.Sprint("key", i)
+		redistest.Eventually(t, proxytest.Follows, "a key to be served", func() bool { return srv.Dial(t).Quiet("SET", key, "x") == "+OK\r\n" })
 	}
-	allKeysAreServed(t, proxies)
-	for engine, srv := range proxies {
-		p := srv.Dial(t)
-		for i := range 10 {
-			key := fmt.Sprint("lock:", engine, i)
-			p.Script("LOCK "+key, ":", "UNLOCK "+key, ":1")
-		}
+	allKeysAreServed(t, srv)
+	p := srv.Dial(t)
+	for i := range 10 {
+		key := fmt.Sprint("lock", i)
+		p.Script("LOCK "+key, ":", "UNLOCK "+key, ":1")
 	}
 }
 
@@ -35,18 +31,13 @@ func TestAClusterThatIsCreatedAnewIsFollowed(t *testing.T) {
 			t.Parallel()
 			c := redistest.StartCluster(t, 3, replicas)
 			c.Age()
-			proxies := proxytest.StartOverCluster(t, c)
-			allKeysAreServed(t, proxies)
-			old := map[string]*proxytest.Client{}
-			for engine, srv := range proxies {
-				old[engine] = srv.Dial(t)
-				old[engine].Quiet("SET", "k", "old")
-			}
+			srv := proxytest.StartOverCluster(t, c)
+			allKeysAreServed(t, srv)
+			old := srv.Dial(t)
+			old.Quiet("SET", "k", "old")
 			c.Anew()
-			servesAll(t, proxies)
-			for _, p := range old {
-				p.Script("SET k new", "+OK")
-			}
+			servesAll(t, srv)
+			old.Script("SET k new", "+OK")
 		})
 	}
 }
@@ -55,11 +46,11 @@ func TestNodesOfAClusterAreReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	c.Age()
-	proxies := proxytest.StartOverCluster(t, c)
-	allKeysAreServed(t, proxies)
+	srv := proxytest.StartOverCluster(t, c)
+	allKeysAreServed(t, srv)
 	for i := range c.Nodes {
 		c.Replace(i)
-		servesAll(t, proxies)
+		servesAll(t, srv)
 	}
 }
 
@@ -67,20 +58,18 @@ func TestNodesOfAClusterAreReplacedOneByOne(t *testing.T) {
 func TestANodeThatIsResetTakesNothing(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
-	proxies := proxytest.StartOverCluster(t, c)
-	allKeysAreServed(t, proxies)
+	srv := proxytest.StartOverCluster(t, c)
+	allKeysAreServed(t, srv)
 	first, last := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[2])
 	c.Reset(c.Nodes[1])
 	c.Nodes[1].Do(t, "CLUSTER", "SET-CONFIG-EPOCH", 1000)
 	c.Nodes[1].Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, redistest.Slots-1)
 	for range 3 {
-		for _, srv := range proxies {
-			told := make(chan struct{})
-			srv.Shared().Upstream.Refresh("", func() { close(told) })
-			<-told
-			for _, key := range []string{first, last} {
-				srv.Dial(t).Script("SET "+key+" x", "+OK")
-			}
+		told := make(chan struct{})
+		srv.Shared().Upstream.Refresh("", func() { close(told) })
+		<-told
+		for _, key := range []string{first, last} {
+			srv.Dial(t).Script("SET "+key+" x", "+OK")
 		}
 	}
 	if n := c.Nodes[1].Do(t, "DBSIZE"); n != int64(0) {

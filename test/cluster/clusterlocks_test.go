@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,9 +17,8 @@ import (
 
 // locksOverACluster takes many locks by two proxies, on all servers: each is held by one client, waited for by a client of the other proxy, and
 // handed on.
-func locksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
-	all := eachProxy(proxies)
-	first, second := all[0], all[len(all)-1]
+func locksOverACluster(t *testing.T, proxies []*proxytest.Proxy) {
+	first, second := proxies[0], proxies[1]
 	const locks = 200
 	holder := first.Dial(t)
 	fences := make([]int, locks)
@@ -58,7 +55,7 @@ func locksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
 }
 
 // verbsOverACluster compares what the lock commands answer with what they answer before one server.
-func verbsOverACluster(t *testing.T, alone *redistest.Server, proxies map[string]*proxytest.Proxy) {
+func verbsOverACluster(t *testing.T, alone *redistest.Server, proxies []*proxytest.Proxy) {
 	script := func(addr string) (said []string) {
 		a, b := proxytest.Dial(t, addr), proxytest.Dial(t, addr)
 		say := func(p *proxytest.Client, args ...string) {
@@ -100,10 +97,10 @@ func verbsOverACluster(t *testing.T, alone *redistest.Server, proxies map[string
 		return said
 	}
 	want := script(proxytest.Start(t, alone).Addr())
-	for engine, srv := range proxies {
+	for _, srv := range proxies {
 		for i, got := range script(srv.Addr()) {
 			if got != want[i] {
-				t.Errorf("%s: %q, before one server %q", engine, got, want[i])
+				t.Errorf("%q, before one server %q", got, want[i])
 			}
 		}
 		p := srv.Dial(t)
@@ -125,25 +122,14 @@ func TestLocksOverACluster(t *testing.T) {
 	t.Run("subscriber", func(t *testing.T) { subscribersLock(t, proxies) })
 }
 
-// eachProxy returns the proxies in their order.
-func eachProxy(proxies map[string]*proxytest.Proxy) (all []*proxytest.Proxy) {
-	for _, name := range slices.Sorted(maps.Keys(proxies)) {
-		all = append(all, proxies[name])
-	}
-	return all
-}
-
 // twoProxies starts two proxies in front of a cluster.
-func twoProxies(t *testing.T, c *redistest.Cluster, change ...func(*proxy.Options)) map[string]*proxytest.Proxy {
-	proxies := proxytest.StartOverCluster(t, c, change...)
-	proxies["second"] = proxytest.StartOverCluster(t, c, change...)["proxy"]
-	return proxies
+func twoProxies(t *testing.T, c *redistest.Cluster, change ...func(*proxy.Options)) []*proxytest.Proxy {
+	return []*proxytest.Proxy{proxytest.StartOverCluster(t, c, change...), proxytest.StartOverCluster(t, c, change...)}
 }
 
 // forcedOverACluster ends locks of all servers through another proxy than that of their holder, which is told.
-func forcedOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
-	all := eachProxy(proxies)
-	holder, by := all[0].Dial(t), all[len(all)-1].Dial(t)
+func forcedOverACluster(t *testing.T, proxies []*proxytest.Proxy) {
+	holder, by := proxies[0].Dial(t), proxies[1].Dial(t)
 	holder.Script("HELLO 3", "%")
 	for i := range 12 {
 		key := fmt.Sprint("forced", i)
@@ -155,15 +141,15 @@ func forcedOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
 }
 
 // fairOrderOverACluster has fair waiters stand in one queue over all proxies, while the slot moves twice.
-func fairOrderOverACluster(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+func fairOrderOverACluster(t *testing.T, c *redistest.Cluster, proxies []*proxytest.Proxy) {
 	const waiters = 8
-	all, m := eachProxy(proxies), newMover(t, c)
+	m := newMover(t, c)
 	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", "fair").(int64))
-	holder := all[0].Dial(t)
+	holder := proxies[0].Dial(t)
 	last := proxytest.Integer(t, holder.Quiet("LOCK", "fair"))
 	var queue []*proxytest.Client
 	for i := range waiters {
-		p := all[i%len(all)].Dial(t)
+		p := proxies[i%len(proxies)].Dial(t)
 		p.Send("FAIRLOCK", "fair")
 		proxytest.WaitFor(t, "a place in the queue", func() bool {
 			n, err := c.Nodes[m.owner[slot]].Client(t).LLen(t.Context(), "redisson_lock_queue:{fair}").Result()
@@ -200,36 +186,35 @@ func fairOrderOverACluster(t *testing.T, c *redistest.Cluster, proxies map[strin
 // locksAwaitTheMove leaves a slot half moved for longer than failover-wait: Redis refuses scripts of several keys all the time.
 func locksAwaitTheMove(t *testing.T, c *redistest.Cluster) {
 	const wait = 2500 * time.Millisecond // a busy machine may stand still for a while
-	for engine, srv := range proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait }) {
-		m := newMover(t, c)
-		key := "moving" + engine
-		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
-		from, to := m.owner[slot], (m.owner[slot]+1)%3
-		holder, waiter, impatient, stopped := srv.Dial(t), srv.Dial(t), srv.Dial(t), srv.Dial(t)
-		fence := proxytest.Integer(t, holder.Quiet("LOCK", key))
-		m.begin(slot, to)
-		begin := time.Now()
-		waiter.Send("LOCK", key)
-		impatient.Send("LOCK", key, "WAIT", strconv.Itoa(int((wait + 500*time.Millisecond).Milliseconds())))
-		stopped.Script("TRYLOCK "+key, "-TRYAGAIN ")
-		holder.Send("UNLOCK", key)
-		impatient.Gets("$-1")
-		m.keys(slot, to)
-		m.end(slot, to)
-		if took := time.Since(begin); took < wait {
-			t.Errorf("the slot was half moved for %v only", took)
-		}
-		holder.Gets(":1")
-		if got, err := waiter.Frame(); err != nil || !strings.HasPrefix(got, ":") || proxytest.Integer(t, got) <= fence {
-			t.Errorf("%s: the waiter while the slot was half moved: %q, %v", engine, got, err)
-		}
-		m.move(slot, from)
-		waiter.Script("UNLOCK "+key, ":1")
+	srv := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait })
+	m := newMover(t, c)
+	key := "moving"
+	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+	from, to := m.owner[slot], (m.owner[slot]+1)%3
+	holder, waiter, impatient, stopped := srv.Dial(t), srv.Dial(t), srv.Dial(t), srv.Dial(t)
+	fence := proxytest.Integer(t, holder.Quiet("LOCK", key))
+	m.begin(slot, to)
+	begin := time.Now()
+	waiter.Send("LOCK", key)
+	impatient.Send("LOCK", key, "WAIT", strconv.Itoa(int((wait + 500*time.Millisecond).Milliseconds())))
+	stopped.Script("TRYLOCK "+key, "-TRYAGAIN ")
+	holder.Send("UNLOCK", key)
+	impatient.Gets("$-1")
+	m.keys(slot, to)
+	m.end(slot, to)
+	if took := time.Since(begin); took < wait {
+		t.Errorf("the slot was half moved for %v only", took)
 	}
+	holder.Gets(":1")
+	if got, err := waiter.Frame(); err != nil || !strings.HasPrefix(got, ":") || proxytest.Integer(t, got) <= fence {
+		t.Errorf("the waiter while the slot was half moved: %q, %v", got, err)
+	}
+	m.move(slot, from)
+	waiter.Script("UNLOCK "+key, ":1")
 }
 
 // scriptsAreLoadedAnew forgets the scripts of all servers between the commands of one session.
-func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies []*proxytest.Proxy) {
 	for _, srv := range proxies {
 		p := srv.Dial(t)
 		for range 3 {
@@ -245,7 +230,7 @@ func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies map[string
 }
 
 // subscribersLock has a RESP3 client lock while it is subscribed, on each server: its own connection is at one of them.
-func subscribersLock(t *testing.T, proxies map[string]*proxytest.Proxy) {
+func subscribersLock(t *testing.T, proxies []*proxytest.Proxy) {
 	for _, srv := range proxies {
 		p := srv.Dial(t)
 		p.Each("HELLO 3", "SUBSCRIBE ch")
@@ -260,8 +245,7 @@ func subscribersLock(t *testing.T, proxies map[string]*proxytest.Proxy) {
 func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	proxies := twoProxies(t, c)
-	all := eachProxy(proxies)
-	first, second := all[0], all[len(all)-1]
+	first, second := proxies[0], proxies[1]
 	holder := first.Dial(t)
 	const held = 30
 	fences := make([]int, held)
@@ -271,7 +255,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	for _, key := range []string{"synced", "synced2", "synced3"} { // on each server
 		holder.Script("LOCK "+key+" SYNC 1 WAIT 9000", ":", "TRYLOCK "+key+"x SYNC 2", "-NOTSYNCED ")
 	}
-	load := startLockLoad(t, proxies, 12, 3)
+	load := startLockLoad(t, proxies, 12, 3, false)
 	for i := range 3 {
 		c.Failover(c.Nodes[3+i])
 	}
@@ -283,7 +267,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	for i, p := range waiters {
 		p.Send([]string{"LOCK", "FAIRLOCK"}[i], hit)
 	}
-	for _, srv := range all {
+	for _, srv := range proxies {
 		proxytest.WaitFor(t, "a waiter", func() bool { return srv.Stats().Waiting > 0 })
 	}
 	c.Nodes[3].AwaitReplicas(t, 1)
@@ -347,11 +331,8 @@ type lockLoad struct {
 // alone is more than the shared holders of a lock.
 const alone = 1000
 
-func startLockLoad(t *testing.T, proxies map[string]*proxytest.Proxy, locks, clients int) *lockLoad {
-	return beginLockLoad(&lockLoad{t: t, holders: make([]atomic.Int64, locks)}, proxies, clients)
-}
-
-func beginLockLoad(l *lockLoad, proxies map[string]*proxytest.Proxy, clients int) *lockLoad {
+func startLockLoad(t *testing.T, proxies []*proxytest.Proxy, locks, clients int, shared bool) *lockLoad {
+	l := &lockLoad{t: t, shared: shared, holders: make([]atomic.Int64, locks)}
 	n := 0
 	for _, srv := range proxies {
 		for range clients {
@@ -418,7 +399,7 @@ func (l *lockLoad) end() {
 func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
 	const lease = 3 * time.Second
-	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
+	srv := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
 	m := &mover{t: t, c: c}
 	for slot := range m.owner {
 		m.owner[slot] = slot % c.Primaries
@@ -428,7 +409,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	// than a lease.
 	var holder *proxytest.Client
 	redistest.Eventually(t, time.Minute, "a proxy that serves all servers", func() bool {
-		holder = proxies["proxy"].Dial(t) // the one before may have been closed
+		holder = srv.Dial(t) // the one before may have been closed
 		for i := range held {
 			holder.Send("GET", fmt.Sprint("held", i))
 			if got, _ := holder.LateFrame(); got != "$-1\r\n" {
@@ -458,14 +439,12 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 		node.Do(t, "CONFIG", "RESETSTAT")
 	}
 	begin := time.Now()
-	locks := startLockLoad(t, proxies, 12, 1)
-	acknowledged := load(t, proxies)
+	locks := startLockLoad(t, []*proxytest.Proxy{srv}, 12, 1, false)
 	for to := range 3 {
 		m.moveAll(moving, (to+1)%3, to)
 	}
 	proxytest.WaitFor(t, "the first leases to be over", func() bool { return time.Since(begin) > lease })
 	locks.end()
-	counted(t, proxies["proxy"], acknowledged())
 	for i := range held {
 		holder.Script(fmt.Sprint("UNLOCK held", i), ":1")
 	}
@@ -489,10 +468,7 @@ func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
 	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "60000")
-	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) {
-		o.Upstream.Addr = "cluster://" + c.Addrs()
-		o.Locks.Lease = lease
-	})
+	srv := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Locks.Lease = lease })
 	holder := srv.Dial(t)
 	var elsewhere []string
 	for i := range 600 { // more of them are on the stopped server than there are workers
@@ -534,7 +510,7 @@ func TestALeaseFollowsAPrimaryThatNoCommandUses(t *testing.T) {
 	var proxies []*proxytest.Proxy
 	var holders []*proxytest.Client
 	for i := range 4 {
-		srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
+		srv := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Locks.Lease = lease })
 		p := srv.Dial(t)
 		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprintf("{%s}%d", key, i)))
 		proxies, holders = append(proxies, srv), append(holders, p)
@@ -558,63 +534,12 @@ func TestALeaseFollowsAPrimaryThatNoCommandUses(t *testing.T) {
 	}
 }
 
-// A slot remains half moved for longer than a lease: some locks of it are at the old server, some at the new one. Redis refuses to renew them together.
-func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
-	t.Parallel()
-	const lease = 3 * time.Second
-	c := redistest.StartCluster(t, 2, 0)
-	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
-	p := srv.Dial(t)
-	const tag = "{tag}"
-	move := away(c, tag)
-	for i := range 8 {
-		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i)))
-	}
-	move.Begin()
-	migrate(t, move, tag+"1", tag+"2", tag+"5")
-	begin := time.Now()
-	proxytest.WaitFor(t, "two leases to be over", func() bool { return time.Since(begin) > 2*lease })
-	move.Keys()
-	move.End()
-	for i := range 8 {
-		p.Script(fmt.Sprint("UNLOCK "+tag, i), ":1")
-	}
-}
-
-// A shared hold has a key of its own beside the lock. While only one of them has moved, a renewal can be refused, but it is no loss.
-func TestSharedHoldsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
-	t.Parallel()
-	const lease = 9 * time.Second
-	c := redistest.StartCluster(t, 2, 0)
-	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
-	p, rival := srv.Dial(t), srv.Dial(t)
-	const tag = "{tag}"
-	move := away(c, tag)
-	for i := range 3 {
-		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "SHARED"))
-	}
-	move.Begin()
-	timeouts := move.From.Client(t).Keys(t.Context(), tag+"1:*").Val()
-	if len(timeouts) != 1 {
-		t.Fatalf("the keys of a shared hold: %q", timeouts)
-	}
-	migrate(t, move, tag+"0", timeouts[0])
-	begin := time.Now()
-	proxytest.WaitFor(t, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
-	move.Keys()
-	move.End()
-	for i := range 3 {
-		rival.Script(fmt.Sprint("TRYLOCK "+tag, i), "$-1")
-		p.Script(fmt.Sprint("UNLOCK "+tag, i), ":1")
-	}
-}
-
 // A release looks at the leases of the other holders, whose keys no command names. While one of them has moved alone, Redis ends the script:
 // the release is carried out behind the move, and the other holder goes on to hold the lock.
 func TestAReleaseAwaitsTheLeaseOfAnotherHolder(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
-	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+	srv := proxytest.StartOverCluster(t, c)
 	p, other, waiter := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 	const key = "{tag}k"
 	move := away(c, key)
@@ -654,7 +579,7 @@ func TestLockCommandsAwaitTheEndOfAMove(t *testing.T) {
 	t.Parallel()
 	const wait = 300 * time.Millisecond
 	c := redistest.StartCluster(t, 2, 0)
-	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Upstream.FailoverWait = "cluster://"+c.Addrs(), wait })
+	srv := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait })
 	p, other := srv.Dial(t), srv.Dial(t)
 	const key = "{tag}k"
 	move := away(c, key)
@@ -670,36 +595,51 @@ func TestLockCommandsAwaitTheEndOfAMove(t *testing.T) {
 	proxytest.Integer(t, other.Next())
 }
 
-// The permits of a lock are two keys beside it. While only some of them have moved, a renewal can be refused, but it is no loss, and a release is
-// carried out behind the move.
-func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
+// A slot remains half moved when renewals are due. Some locks are at the old server, some at the new one, and of shared locks and permits only some of
+// the keys have moved. Redis refuses to renew them together, and it is no loss. A release is carried out behind the move.
+func TestLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
 	t.Parallel()
-	const lease = 9 * time.Second
-	c := redistest.StartCluster(t, 2, 0)
-	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
-	p, rival := srv.Dial(t), srv.Dial(t)
-	const tag = "{tag}"
-	move := away(c, tag)
-	keys := []string{tag + "0", tag + "1:timeout", tag + "2:permits", tag + "3"}
-	for i := range keys {
-		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "LIMIT", "2"))
-		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "LIMIT", "2"))
-	}
-	move.Begin()
-	migrate(t, move, keys[:3]...)
-	begin := time.Now()
-	proxytest.WaitFor(t, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
-	released := make(chan string)
-	go func() { released <- p.Quiet("UNLOCK", tag+"1") }()
-	move.Keys()
-	move.End()
-	if got := <-released; got != ":1\r\n" {
-		t.Errorf("UNLOCK while the keys move: %q", got)
-	}
-	for i := range keys {
-		key := fmt.Sprint(tag, i)
-		rival.Script("TRYLOCK "+key+" LIMIT 1", "$-1", "TRYLOCK "+key, "-WRONGTYPE", "TRYLOCK "+key+" SHARED", "-WRONGTYPE")
-		p.Script(fmt.Sprint("UNLOCK "+tag, i), ":1")
+	const tag, locks = "{tag}", 4
+	for _, kind := range []struct {
+		options, rival string
+		moved          []string // patterns of the keys that move first
+		lease, renewed time.Duration
+	}{
+		{"", "", []string{tag + "0", tag + "1", tag + "2"}, 3 * time.Second, 6 * time.Second}, // all leases end in time
+		{" SHARED", "", []string{tag + "0", tag + "1:*"}, 9 * time.Second, 5 * time.Second},
+		{" LIMIT 2", " LIMIT 1", []string{tag + "0", tag + "1:timeout", tag + "2:permits"}, 9 * time.Second, 5 * time.Second},
+	} {
+		t.Run(kind.options, func(t *testing.T) {
+			t.Parallel()
+			c := redistest.StartCluster(t, 2, 0)
+			srv := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Locks.Lease = kind.lease })
+			p, rival := srv.Dial(t), srv.Dial(t)
+			for i := range locks {
+				p.Script(fmt.Sprint("LOCK "+tag, i, kind.options), ":")
+			}
+			move := away(c, tag)
+			move.Begin()
+			for _, pattern := range kind.moved {
+				keys := move.From.Client(t).Keys(t.Context(), pattern).Val()
+				if len(keys) != 1 {
+					t.Fatalf("%s: %q", pattern, keys)
+				}
+				migrate(t, move, keys...)
+			}
+			begin := time.Now()
+			proxytest.WaitFor(t, "renewals to be due", func() bool { return time.Since(begin) > kind.renewed })
+			released := make(chan string)
+			go func() { released <- p.Quiet("UNLOCK", tag+"1") }()
+			move.Keys()
+			move.End()
+			if got := <-released; got != ":1\r\n" {
+				t.Errorf("UNLOCK while the keys move: %q", got)
+			}
+			for _, i := range []int{0, 2, 3} {
+				rival.Script(fmt.Sprint("TRYLOCK "+tag, i, kind.rival), "$-1")
+				p.Script(fmt.Sprint("UNLOCK "+tag, i), ":1")
+			}
+		})
 	}
 }
 
@@ -707,8 +647,7 @@ func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	proxies := twoProxies(t, c, proxytest.Patient)
-	all := eachProxy(proxies)
-	first, second := all[0], all[len(all)-1]
+	first, second := proxies[0], proxies[1]
 	holders := []*proxytest.Client{first.Dial(t), second.Dial(t)}
 	rival := second.Dial(t)
 	const held = 12
@@ -726,7 +665,7 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 			rival.Script(fmt.Sprint("TRYLOCK held", i), "$-1")
 		}
 	}
-	load := beginLockLoad(&lockLoad{t: t, shared: true, holders: make([]atomic.Int64, 3)}, proxies, 4)
+	load := startLockLoad(t, proxies, 3, 4, true)
 	m := newMover(t, c)
 	for to := range 3 {
 		m.moveAll(moving, (to+1)%3, to)

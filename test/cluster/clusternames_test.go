@@ -24,62 +24,58 @@ func TestServersOfAClusterHaveNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Map = where })
-	allKeysAreServed(t, proxies)
-	aLockGoesWithItsSlot(t, c, proxies)
+	srv := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Map = where })
+	allKeysAreServed(t, srv)
+	aLockGoesWithItsSlot(t, c, srv)
 	c.Failover(c.Nodes[c.Primaries])
-	allKeysAreServed(t, proxies)
+	allKeysAreServed(t, srv)
 }
 
 func TestAClusterHasIPv6Addresses(t *testing.T) {
 	t.Parallel()
 	at := redistest.IPv6(t)
 	c := redistest.StartClusterAt(t, []redistest.Place{at, at, at}, 3, 0)
-	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
-	allKeysAreServed(t, proxies)
-	aLockGoesWithItsSlot(t, c, proxies)
+	srv := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	allKeysAreServed(t, srv)
+	aLockGoesWithItsSlot(t, c, srv)
 }
 
 // allKeysAreServed writes and reads keys of all servers, one by one and together.
-func allKeysAreServed(t *testing.T, proxies map[string]*proxytest.Proxy) {
+func allKeysAreServed(t *testing.T, srv *proxytest.Proxy) {
 	t.Helper()
-	for engine, srv := range proxies {
-		p := srv.Dial(t)
-		mget, want := []string{"MGET"}, "*30\r\n"
-		for i := range 30 {
-			key := fmt.Sprint(engine, i)
-			p.Script("SET "+key+" x", "+OK")
-			mget, want = append(mget, key), want+"$1\r\nx\r\n"
-		}
-		if got := p.Quiet(mget...); got != want {
-			t.Errorf("%s: MGET: %q", engine, got)
-		}
+	p := srv.Dial(t)
+	mget, want := []string{"MGET"}, "*30\r\n"
+	for i := range 30 {
+		key := fmt.Sprint("key", i)
+		p.Script("SET "+key+" x", "+OK")
+		mget, want = append(mget, key), want+"$1\r\nx\r\n"
+	}
+	if got := p.Quiet(mget...); got != want {
+		t.Errorf("MGET: %q", got)
 	}
 }
 
 // aLockGoesWithItsSlot moves the slot of a lock that has a waiter.
-func aLockGoesWithItsSlot(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+func aLockGoesWithItsSlot(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy) {
 	t.Helper()
-	for engine, srv := range proxies {
-		key := "{" + proxytest.KeyOf(t, c, c.Nodes[1]) + "}" + engine
-		holder, waiter := srv.Dial(t), srv.Dial(t)
-		first := proxytest.Integer(t, holder.Quiet("LOCK", key))
-		waiter.Send("LOCK", key)
-		proxytest.WaitFor(t, "a waiter", func() bool {
-			return strings.Contains(srv.Dial(t).Quiet("LOCKINFO", key), "local-waiters\r\n:1")
-		})
-		before := refusals(t, c.Nodes[1], "ASK")
-		move := redistest.Move{Cluster: c, Slot: hashslot.Of([]byte(key)), From: c.Nodes[1], To: c.Nodes[2]}
-		move.Begin()
-		move.Keys()
-		if got := holder.Quiet("GET", key+"none"); got != "$-1\r\n" || refusals(t, c.Nodes[1], "ASK") == before {
-			t.Errorf("%s: GET: %q, redirections before: %d", engine, got, before)
-		}
-		move.End()
-		holder.Script("UNLOCK "+key, ":1")
-		got, err := waiter.Frame()
-		if err != nil || proxytest.Integer(t, got) <= first {
-			t.Errorf("%s: the waiter: %q, %v, want more than %d", engine, got, err, first)
-		}
+	key := "{" + proxytest.KeyOf(t, c, c.Nodes[1]) + "}lock"
+	holder, waiter := srv.Dial(t), srv.Dial(t)
+	first := proxytest.Integer(t, holder.Quiet("LOCK", key))
+	waiter.Send("LOCK", key)
+	proxytest.WaitFor(t, "a waiter", func() bool {
+		return strings.Contains(srv.Dial(t).Quiet("LOCKINFO", key), "local-waiters\r\n:1")
+	})
+	before := refusals(t, c.Nodes[1], "ASK")
+	move := redistest.Move{Cluster: c, Slot: hashslot.Of([]byte(key)), From: c.Nodes[1], To: c.Nodes[2]}
+	move.Begin()
+	move.Keys()
+	if got := holder.Quiet("GET", key+"none"); got != "$-1\r\n" || refusals(t, c.Nodes[1], "ASK") == before {
+		t.Errorf("GET: %q, redirections before: %d", got, before)
+	}
+	move.End()
+	holder.Script("UNLOCK "+key, ":1")
+	got, err := waiter.Frame()
+	if err != nil || proxytest.Integer(t, got) <= first {
+		t.Errorf("the waiter: %q, %v, want more than %d", got, err, first)
 	}
 }

@@ -39,36 +39,27 @@ func TestClientsOfADemotedServerStay(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	c.SetNodeTimeout(20 * time.Second) // no server takes it for dead
-	type clients struct{ waits, transacts, watches *proxytest.Client }
-	all := map[string]clients{}
 	key := proxytest.KeyOf(t, c, c.Nodes[0])
 	slot := hashslot.Of([]byte(key))
-	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
-	for engine, srv := range proxies {
-		of := clients{srv.Dial(t), srv.Dial(t), srv.Dial(t)}
-		of.transacts.Script("MULTI", "+OK", "RPUSH {"+key+"}"+engine+" x", "+QUEUED")
-		of.watches.Script("WATCH "+key, "+OK")
-		of.waits.Send("BLPOP", "{"+key+"}"+engine, "0")
-		all[engine] = of
-	}
-	proxytest.AwaitBlocked(t, len(all), c.Nodes...)
+	srv := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	waits, transacts, watches := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+	transacts.Script("MULTI", "+OK", "RPUSH {"+key+"} x", "+QUEUED")
+	watches.Script("WATCH "+key, "+OK")
+	waits.Send("BLPOP", "{"+key+"}", "0")
+	proxytest.AwaitBlocked(t, 1, c.Nodes...)
 	c.Nodes[0].Pause()
 	c.Nodes[3].Do(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 	c.AwaitOwner(slot, c.Nodes[3], c.Nodes[1], c.Nodes[2], c.Nodes[3])
-	for _, srv := range proxies {
-		awaitOwner(t, srv, slot, c.Nodes[3])
-	}
+	awaitOwner(t, srv, slot, c.Nodes[3])
 	time.Sleep(300 * time.Millisecond) // the fault: it takes so long
 	c.Nodes[0].Continue()
 	c.AwaitOwner(slot, c.Nodes[3])
 	time.Sleep(300 * time.Millisecond) // the clients think
-	for engine, of := range all {
-		of.transacts.Script("EXEC", "*1\r\n:1")
-		if got, err := of.waits.Frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
-			t.Errorf("%s: BLPOP: %q, %v", engine, got, err)
-		}
-		of.watches.Script("MULTI", "+OK", "GET "+key, "+QUEUED", "EXEC", "*-1")
+	transacts.Script("EXEC", "*1\r\n:1")
+	if got, err := waits.Frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
+		t.Errorf("BLPOP: %q, %v", got, err)
 	}
+	watches.Script("MULTI", "+OK", "GET "+key, "+QUEUED", "EXEC", "*-1")
 }
 
 // A server that is demoted and promoted again keeps its clients. Each sends nothing meanwhile. When the time is over that the server had after it was
@@ -80,28 +71,19 @@ func TestClientsOfAServerThatIsPromotedAgainStay(t *testing.T) {
 	const wait = 4 * time.Second
 	key := proxytest.KeyOf(t, c, c.Nodes[0])
 	slot := hashslot.Of([]byte(key))
-	proxies := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait })
-	all := map[string]*proxytest.Client{}
-	for engine, srv := range proxies {
-		all[engine] = srv.Dial(t)
-		all[engine].Script("SET "+key+" x", "+OK")
-	}
+	srv := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait })
+	client := srv.Dial(t)
+	client.Script("SET "+key+" x", "+OK")
 	for _, owner := range []*redistest.Server{c.Nodes[3], c.Nodes[0]} {
 		owner.Do(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 		c.AwaitOwner(slot, owner, c.Nodes...)
-		for _, srv := range proxies {
-			awaitOwner(t, srv, slot, owner)
-		}
+		awaitOwner(t, srv, slot, owner)
 	}
 	c.Nodes[0].Pause()
-	for _, client := range all {
-		client.Send("SET", key, "y")
-	}
+	client.Send("SET", key, "y")
 	time.Sleep(wait + 300*time.Millisecond) // the fault: the server answers after that time
 	c.Nodes[0].Continue()
-	for _, client := range all {
-		client.Gets("+OK")
-	}
+	client.Gets("+OK")
 }
 
 // awaitOwner waits until a proxy sends the commands for a slot to that server.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,9 +26,10 @@ type writer struct {
 	sent  []appending
 	acked map[int]bool
 	lost  map[int]string // refused: the reply
+	other string         // a refusal of a command that appends nothing
 }
 
-// appending is a command of a pipeline. A transaction writes two lists.
+// appending is the commands of a pipeline that append a number. The last of them says whether it was carried out.
 type appending struct{ n, replies int }
 
 func newWriter(t testing.TB, srv *proxytest.Proxy, tags []string, id int) *writer {
@@ -46,11 +48,15 @@ func (w *writer) pipeline() {
 		w.last++
 		key, n := w.keys[rand.IntN(len(w.keys))], strconv.Itoa(w.last)
 		lines := []string{"RPUSH " + key + " " + n}
-		switch rand.IntN(8) {
-		case 0:
+		switch rand.IntN(24) {
+		case 0, 1, 2:
 			lines = []string{"MULTI", lines[0], "PING", "RPUSH " + key + "too " + n, "EXEC"}
-		case 1:
+		case 3, 4, 5:
 			lines = []string{"EVAL return(redis.call('RPUSH',KEYS[1],ARGV[1])) 1 " + key + " " + n}
+		case 6:
+			lines = []string{"EXISTS " + strings.Join(w.keys, " "), lines[0]}
+		case 7:
+			lines = []string{"RPUSH " + key + "wait " + n, "BLPOP " + key + "wait 9", lines[0]}
 		}
 		w.sent = append(w.sent, appending{w.last, len(lines)})
 		for _, line := range lines {
@@ -68,6 +74,9 @@ func (w *writer) pipeline() {
 			if got, err = w.Frame(); err != nil { // its server has died: nobody knows what has run
 				w.Client = w.srv.Dial(w.t)
 				return
+			}
+			if got[0] == '-' || got == "*-1\r\n" {
+				w.other = got
 			}
 		}
 		if w.acked[one.n] = got[0] != '-'; got[0] == '-' {
@@ -103,10 +112,8 @@ func (w *writer) check(durable bool) {
 			w.t.Errorf("command %d is lost", n)
 		}
 	}
-	for n, reply := range w.lost {
-		if durable {
-			w.t.Errorf("command %d: %q", n, reply)
-		}
+	if durable && (len(w.lost) > 0 || w.other != "") {
+		w.t.Errorf("refused: %v, %q", w.lost, w.other)
 	}
 }
 
@@ -119,29 +126,48 @@ func (w *writer) list(key string) (all []int) {
 	return all
 }
 
+// startWriters has clients write keys of these tags until end, which checks what they were told.
+func startWriters(t testing.TB, srv *proxytest.Proxy, tags ...string) (end func(durable bool)) {
+	var writers []*writer
+	var clients proxytest.Meanwhile
+	for id := range 3 {
+		w := newWriter(t, srv, tags, id)
+		writers = append(writers, w)
+		clients.Go(func(int) bool {
+			w.pipeline()
+			return true
+		})
+	}
+	return func(durable bool) {
+		t.Helper()
+		clients.End()
+		total, refused := 0, 0
+		for _, w := range writers {
+			w.check(durable)
+			total, refused = total+w.last, refused+len(w.lost)
+		}
+		t.Logf("%d commands, %d refused", total, refused)
+	}
+}
+
 // Clients write in pipelines over three shards while slots move key by key, and primaries hand over to their replicas, or die. The effects on each key keep
-// their order, nothing is carried out twice, and nothing that was refused.
+// their order, nothing is carried out twice, and nothing that was refused. A scan finds all keys of the slots that stay.
 func TestEffectsOnEachKeyKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	for _, deaths := range []bool{false, true} {
 		t.Run(fmt.Sprint("deaths=", deaths), func(t *testing.T) {
 			t.Parallel()
 			c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+			srv := proxytest.StartOverCluster(t, c, proxytest.Patient)
 			tags := []string{"a", "b", "c", "d", "e", "f"}
-			var writers []*writer
-			var clients proxytest.Meanwhile
-			for _, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
-				for range 3 {
-					w := newWriter(t, srv, tags, len(writers))
-					writers = append(writers, w)
-					clients.Go(func(int) bool {
-						w.pipeline()
-						return true
-					})
-				}
+			if !deaths {
+				defer scanWhile(t, srv, func(slot int) bool {
+					return !slices.ContainsFunc(tags, func(tag string) bool { return hashslot.Of([]byte(tag)) == slot })
+				})()
 			}
+			written := startWriters(t, srv, tags...)
 			for shard := range 3 {
-				for range 4 {
+				for range 8 {
 					moveOne(t, c, tags[rand.IntN(len(tags))])
 				}
 				primary, replica := c.Nodes[shard], c.Nodes[3+shard]
@@ -154,15 +180,46 @@ func TestEffectsOnEachKeyKeepTheirOrder(t *testing.T) {
 				primary.Kill()
 				c.AwaitOwner(slot, replica, c.Nodes[shard+1:]...) // all that are left: each may have to move a slot to it
 			}
-			clients.End()
-			total, refused := 0, 0
-			for _, w := range writers {
-				w.check(!deaths)
-				total, refused = total+w.last, refused+len(w.lost)
-			}
-			t.Logf("%d commands, %d refused", total, refused)
+			written(!deaths)
 		})
 	}
+}
+
+// scanWhile scans keys of slots that stay, over and over, until end. Each scan finds all of them.
+func scanWhile(t *testing.T, srv *proxytest.Proxy, in func(slot int) bool) (end func()) {
+	p := srv.Dial(t)
+	const keys = 1200
+	for i, n := 0, 0; n < keys; i++ {
+		if key := fmt.Sprint("scanned:", i); in(hashslot.Of([]byte(key))) {
+			p.Send("SET", key, "x")
+			n++
+		}
+	}
+	for range keys {
+		p.Gets("+OK")
+	}
+	var scans proxytest.Meanwhile
+	scans.Go(func(n int) bool {
+		found := map[string]bool{}
+		for cursor := "0"; ; {
+			lines := strings.Split(p.Quiet("SCAN", cursor, "MATCH", "scanned:*", "COUNT", "200"), "\r\n")
+			if len(lines) < 5 {
+				t.Errorf("SCAN %s: %q", cursor, lines)
+				return false
+			}
+			for i := 5; i < len(lines); i += 2 {
+				found[lines[i]] = true
+			}
+			if cursor = lines[2]; cursor == "0" {
+				break
+			}
+		}
+		if len(found) != keys {
+			t.Errorf("scan %d has found %d keys of %d", n, len(found), keys)
+		}
+		return true
+	})
+	return scans.End
 }
 
 // moveOne moves the slot of a key to another primary, with pauses in which its keys are at both servers.

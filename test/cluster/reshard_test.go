@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
@@ -38,141 +37,77 @@ func away(c *redistest.Cluster, key string) redistest.Move {
 
 // A pipeline concerns many keys of a slot, some of which are at the old server and some at the new one.
 func pipelinesCrossAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
-	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
-		slot, keys := tagged(t, c, "half"+engine, 20)
-		p, m := srv.Dial(t), newMover(t, c)
-		home := m.owner[slot]
-		round := 0
-		pipeline := func() {
-			t.Helper()
-			round++
-			for range 5 {
-				for _, key := range keys {
-					p.Send("INCR", key)
-					p.Send("GET", key)
-				}
-			}
-			for i := range 5 {
-				for range keys {
-					n := fmt.Sprint((round-1)*5 + i + 1)
-					p.Gets(":"+n+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(n), n))
-				}
-			}
-		}
-		for _, to := range []int{(home + 1) % 3, home} {
-			pipeline()
-			way := m.to(slot, to)
-			way.Begin()
-			for _, key := range keys {
-				pipeline()
-				migrate(t, way, key)
-			}
-			pipeline()
-			m.end(slot, to)
-		}
-		pipeline()
-	}
-}
-
-// Clients use the keys of a slot in pipelines while the slot moves to another server and back.
-func pipelinesCrossAMovingSlot(t *testing.T, c *redistest.Cluster) {
-	const clients, keys = 3, 40
-	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
-	var wg sync.WaitGroup
-	stop := make(chan struct{})
-	tag := "moving"
-	slot, all := tagged(t, c, tag, clients*len(proxies)*keys)
-	began := make(chan struct{}, clients*len(proxies))
-	rest := all
-	for _, srv := range proxies {
-		for range clients {
-			p, mine := srv.Dial(t), rest[:keys]
-			rest = rest[keys:]
-			wg.Go(func() {
-				for n := 1; ; n++ {
-					select {
-					case <-stop:
-						return
-					case began <- struct{}{}:
-					default:
-					}
-					for _, key := range mine {
-						p.Send("INCR", key)
-						p.Send("SET", key+"s", fmt.Sprint(n))
-						p.Send("GET", key+"s")
-					}
-					for _, key := range mine {
-						number := fmt.Sprint(n)
-						for _, want := range []string{":" + number + "\r\n", "+OK\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(number), number)} {
-							if got, err := p.Frame(); got != want || err != nil {
-								t.Errorf("%s: %q (%v), want %q", key, got, err, want)
-								return
-							}
-						}
-					}
-				}
-			})
-		}
-	}
-	for range clients * len(proxies) {
-		<-began
-	}
-	m := newMover(t, c)
+	srv := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	slot, keys := tagged(t, c, "half", 20)
+	p, m := srv.Dial(t), newMover(t, c)
 	home := m.owner[slot]
+	round := 0
+	pipeline := func() {
+		t.Helper()
+		round++
+		for range 5 {
+			for _, key := range keys {
+				p.Send("INCR", key)
+				p.Send("GET", key)
+			}
+		}
+		for i := range 5 {
+			for range keys {
+				n := fmt.Sprint((round-1)*5 + i + 1)
+				p.Gets(":"+n+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(n), n))
+			}
+		}
+	}
 	for _, to := range []int{(home + 1) % 3, home} {
+		pipeline()
 		way := m.to(slot, to)
 		way.Begin()
-		for i, key := range all {
+		for _, key := range keys {
+			pipeline()
 			migrate(t, way, key)
-			if i%2 == 0 {
-				migrate(t, way, key+"s")
-			}
 		}
-		m.keys(slot, to)
+		pipeline()
 		m.end(slot, to)
 	}
-	close(stop)
-	wg.Wait()
+	pipeline()
 }
 
 // A client waits for entries of a stream for its group. Redis tells it that the key is gone, when the key is moved and when it is deleted.
-func aReaderFollowsItsStream(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
-	for engine, srv := range proxies {
-		for _, end := range []string{"half moved", "moved", "deleted"} {
-			slot, keys := tagged(t, c, engine+end, 1)
-			key := keys[0]
-			other, p := srv.Dial(t), srv.Dial(t)
-			other.Quiet("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
-			m := newMover(t, c)
-			home, to := m.owner[slot], (m.owner[slot]+1)%3
-			p.Send("XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", key, ">")
-			proxytest.AwaitBlocked(t, 1, c.Nodes[home])
-			want := fmt.Sprintf("*1\r\n*2\r\n$%d\r\n%s\r\n", len(key), key) + "*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
-			entry := []string{"XADD", key, "1-1", "f", "v"}
-			way := m.to(slot, to)
-			switch end {
-			case "half moved":
-				way.Begin()
-				migrate(t, way, key)
-				other.Quiet(entry...)
-			case "moved":
-				m.move(slot, to)
-				other.Quiet(entry...)
-			case "deleted":
-				direct := proxytest.Dial(t, c.Nodes[home].Addr())
-				direct.Send("XREADGROUP", "GROUP", "g", "you", "BLOCK", "0", "STREAMS", key, ">")
-				proxytest.AwaitBlocked(t, 2, c.Nodes[home])
-				other.Quiet("DEL", key)
-				want, _ = direct.Frame() // the words depend on the version
-			}
-			if got, err := p.Frame(); got != want || err != nil {
-				t.Errorf("%s: %s: %q (%v), want %q", engine, end, got, err, want)
-			}
-			if end == "half moved" {
-				m.keys(slot, to)
-				m.end(slot, to)
-			}
-			m.move(slot, home)
+func aReaderFollowsItsStream(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy) {
+	for _, end := range []string{"half moved", "moved", "deleted"} {
+		slot, keys := tagged(t, c, "stream"+end, 1)
+		key := keys[0]
+		other, p := srv.Dial(t), srv.Dial(t)
+		other.Quiet("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
+		m := newMover(t, c)
+		home, to := m.owner[slot], (m.owner[slot]+1)%3
+		p.Send("XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", key, ">")
+		proxytest.AwaitBlocked(t, 1, c.Nodes[home])
+		want := fmt.Sprintf("*1\r\n*2\r\n$%d\r\n%s\r\n", len(key), key) + "*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+		entry := []string{"XADD", key, "1-1", "f", "v"}
+		way := m.to(slot, to)
+		switch end {
+		case "half moved":
+			way.Begin()
+			migrate(t, way, key)
+			other.Quiet(entry...)
+		case "moved":
+			m.move(slot, to)
+			other.Quiet(entry...)
+		case "deleted":
+			direct := proxytest.Dial(t, c.Nodes[home].Addr())
+			direct.Send("XREADGROUP", "GROUP", "g", "you", "BLOCK", "0", "STREAMS", key, ">")
+			proxytest.AwaitBlocked(t, 2, c.Nodes[home])
+			other.Quiet("DEL", key)
+			want, _ = direct.Frame() // the words depend on the version
 		}
+		if got, err := p.Frame(); got != want || err != nil {
+			t.Errorf("%s: %q (%v), want %q", end, got, err, want)
+		}
+		if end == "half moved" {
+			m.keys(slot, to)
+			m.end(slot, to)
+		}
+		m.move(slot, home)
 	}
 }

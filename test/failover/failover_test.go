@@ -42,7 +42,7 @@ func newFailoverStand(t *testing.T, change ...func(*proxy.Options)) *failoverSta
 	}
 	for range 2 {
 		s.proxies = append(s.proxies, proxytest.Start(t, primary, append([]func(*proxy.Options){func(o *proxy.Options) {
-			o.Upstream.Addr = "sentinel://" + s.sentinels.Addrs() + "/" + s.sentinels.Name
+			o.Upstream.Addr = s.sentinels.URL()
 		}}, change...)...))
 	}
 	return s
@@ -161,6 +161,8 @@ func (c *counter) firstSuccess(after time.Time) time.Time {
 	return time.Time{}
 }
 
+// Clients count, wait for a lock, and acquire locks with SYNC while the primary moves. No command is done twice, none fails in a planned failover, and no
+// lock is granted that a client was told it holds.
 func TestClientsAndLocksCrossAFailover(t *testing.T) {
 	for _, fault := range []struct {
 		name    string
@@ -173,6 +175,12 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 		{"cut off from the Sentinels", func(_ *failoverStand, primary *redistest.Server) {
 			primary.Do(t, "ACL", "SETUSER", "default", "-ping") // for Sentinels that are not let in, which try it all the same
 			primary.Do(t, "ACL", "SETUSER", "sentinel", "off")
+			primary.Do(t, "CLIENT", "KILL", "USER", "sentinel")
+		}, true},
+		{"cut off from all but the proxies", func(_ *failoverStand, primary *redistest.Server) {
+			primary.Do(t, "ACL", "SETUSER", "default", "-ping", "-psync", "-sync", "-replconf")
+			primary.Do(t, "ACL", "SETUSER", "sentinel", "off")
+			primary.Do(t, "CLIENT", "KILL", "TYPE", "replica")
 			primary.Do(t, "CLIENT", "KILL", "USER", "sentinel")
 		}, true},
 	} {
@@ -204,6 +212,12 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 					})
 				}
 			}
+			var takers []*taker
+			for i, srv := range s.proxies {
+				k := &taker{name: fmt.Sprint("k", i, ":"), addr: srv.Addr()}
+				takers = append(takers, k)
+				running.Go(func() { k.run(t, stop) })
+			}
 			holder, waiter := s.proxies[0].Dial(t), s.proxies[len(s.proxies)-1].Dial(t)
 			fence := proxytest.Integer(t, holder.Quiet("LOCK", "held"))
 			waiter.Send("LOCK", "held", "WAIT", "300000")
@@ -211,6 +225,7 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 				return primary.Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{held}").([]any)[1] == int64(1)
 			})
 			primary.AwaitReplicas(t, 2)
+			proxytest.WaitFor(t, "some locks", func() bool { return primary.Do(t, "DBSIZE").(int64) > 100 })
 
 			still := proxytest.Standstill(t, s.servers[0])
 			struck := time.Now()
@@ -252,6 +267,16 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 			if err != nil || proxytest.Integer(t, reply) <= fence {
 				t.Errorf("the waiter got %q, %v; the fence before was %d", reply, err, fence)
 			}
+			rival := s.proxies[0].Dial(t)
+			for _, k := range takers {
+				t.Logf("%s%d locks", k.name, len(k.took))
+				for _, key := range k.took {
+					rival.Script("TRYLOCK "+key, "$-1")
+				}
+			}
+			proxytest.WaitFor(t, "a grant at the new primary", func() bool { // which has one replica at least
+				return strings.HasPrefix(rival.Quiet("LOCK", "k", "SYNC", "1", "WAIT", "1000"), ":")
+			})
 		})
 	}
 }
@@ -301,7 +326,7 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 	srv := proxytest.Start(t, primary, func(o *proxy.Options) {
 		o.ClientAuth = proxy.AuthProxy
 		o.Upstream = upstream.Options{
-			Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret",
+			Addr: s.URL(), Password: "redis-secret",
 			Sentinel: upstream.Sentinel{User: "proxy", Password: "sentinel-secret"},
 			Map:      map[string]string{"127.0.0.1:" + port: "localhost:" + port, "127.0.0.1:" + replicaPort: "localhost:" + replicaPort},
 		}
@@ -309,7 +334,7 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 	c := srv.Dial(t)
 	c.Script("SET k v", "+OK", "LOCK l", ":")
 	clients = append(clients, c, srv.Dial(t))
-	failsOver := upstream.Options{Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret", Sentinel: upstream.Sentinel{User: "proxy", Password: "wrong"}}
+	failsOver := upstream.Options{Addr: s.URL(), Password: "redis-secret", Sentinel: upstream.Sentinel{User: "proxy", Password: "wrong"}}
 	tryOutFails(t, failsOver, "WRONGPASS")
 	failsOver.Sentinel.Password = "sentinel-secret"
 	if err := proxytest.TryOut(t, failsOver, proxytest.Patience); err != nil {

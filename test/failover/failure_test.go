@@ -200,29 +200,12 @@ func TestRedisHasTooManyClients(t *testing.T) {
 
 const crowded = "-ERR max number of clients reached\r\n"
 
-// While Redis loads its data it says so, and clients are told what it says.
-func TestLoadingPassesThrough(t *testing.T) {
+// While Redis loads its data it says so, as after a restart. Clients are told what it says, and a client that waits for a
+// lock waits on.
+func TestRedisLoadsItsData(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t, "--enable-debug-command", "yes"))
-	c := srv.Dial(t)
-	c.Quiet("DEBUG", "POPULATE", "100000")
-	c.Quiet("CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024") // µs for each key
-	c.Send("DEBUG", "RELOAD")
-	other := srv.Dial(t)
-	proxytest.WaitFor(t, "-LOADING", func() bool { return strings.HasPrefix(other.Quiet("GET", "key:1"), "-LOADING ") })
-	if b := other.Quiet("WATCH", "k"); !strings.HasPrefix(b, "+OK") && !strings.HasPrefix(b, "-LOADING ") {
-		t.Errorf("WATCH while loading: %q", b)
-	}
-	srv.Redis.Do(t, "CONFIG", "SET", "key-load-delay", "0")
-	c.Gets("+OK")
-	proxytest.WaitFor(t, "the end of loading", func() bool { return other.Quiet("GET", "key:1") == "$7\r\nvalue:1\r\n" })
-}
-
-// Who waits for a lock waits on while Redis loads its data, as after a restart.
-func TestAWaitGoesOnWhileRedisLoads(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t, "--enable-debug-command", "yes"))
-	c, holder := srv.Dial(t), srv.Dial(t)
+	c, holder, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 	c.Quiet("DEBUG", "POPULATE", "100000")
 	holder.Script("LOCK k PX 500", ":", "LOCK fair PX 500", ":")
 	var waiters []*proxytest.Client
@@ -234,6 +217,10 @@ func TestAWaitGoesOnWhileRedisLoads(t *testing.T) {
 	}
 	c.Quiet("CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024") // µs for each key
 	c.Send("DEBUG", "RELOAD")
+	proxytest.WaitFor(t, "-LOADING", func() bool { return strings.HasPrefix(other.Quiet("GET", "key:1"), "-LOADING ") })
+	if b := other.Quiet("WATCH", "k"); !strings.HasPrefix(b, "+OK") && !strings.HasPrefix(b, "-LOADING ") {
+		t.Errorf("WATCH while loading: %q", b)
+	}
 	waiters[2].Gets("$-1") // the lease has ended meanwhile, and they have asked
 	waiters[3].Gets("$-1")
 	if b := srv.Dial(t).Quiet("GET", "key:1"); !strings.HasPrefix(b, "-LOADING ") {
@@ -243,6 +230,7 @@ func TestAWaitGoesOnWhileRedisLoads(t *testing.T) {
 	c.Gets("+OK")
 	waiters[0].Gets(":")
 	waiters[1].Gets(":")
+	other.Script("GET key:1", "$7\r\nvalue:1\r\n")
 }
 
 // A Redis that closes connections is there: what has not been sent waits for the next one.

@@ -37,7 +37,7 @@ func overAFailover(t *testing.T, at redistest.Place, options ...string) {
 	if len(told) != 2 || told[0] != at.Host {
 		t.Fatalf("the Sentinels tell %q, want %s", told, at.Host)
 	}
-	srv := proxytest.Start(t, primary, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Addr = "sentinel://" + s.Addrs() + "/" + s.Name })
+	srv := proxytest.Start(t, primary, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Addr = s.URL() })
 	p := srv.Dial(t)
 	proxytest.WaitFor(t, "a lock", func() bool { return strings.HasPrefix(p.Quiet("LOCK", "k", "SYNC", "1"), ":") })
 	s.Failover()

@@ -20,7 +20,7 @@ func TestADeadSentinelIsReportedOnce(t *testing.T) {
 	s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica})
 	core, logs := observer.New(zap.InfoLevel)
 	srv := proxytest.Start(t, primary, func(o *proxy.Options) {
-		o.Upstream.Addr, o.Logger, o.Upstream.Lease = "sentinel://"+s.Addrs()+"/"+s.Name, zap.New(core), 30*time.Second
+		o.Upstream.Addr, o.Logger, o.Upstream.Lease = s.URL(), zap.New(core), 30*time.Second
 	})
 	p := srv.Dial(t)
 	p.Script("SET x 1", "+OK")

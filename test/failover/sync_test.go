@@ -2,9 +2,7 @@ package failover
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -59,11 +57,7 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 			primary.Kill()
 			now, _ := s.newPrimary(t, primary)
 			for i, r := range rivals {
-				reply := ""
-				reply = r.Quiet("TRYLOCK", fmt.Sprint("k", i))
-				if reply != "$-1\r\n" {
-					t.Errorf("k%d: the rival got %q", i, reply)
-				}
+				r.Script(fmt.Sprint("TRYLOCK k", i), "$-1")
 				r.Send("LOCK", fmt.Sprint("k", i), "WAIT", "20000")
 			}
 			proxytest.WaitFor(t, "the rivals to wait at the new primary", func() bool {
@@ -127,64 +121,6 @@ func (k *taker) run(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
-// TestSyncedLocksOutliveAFailover has clients acquire locks while the primary moves. No other client is granted a lock that one was told it
-// holds. Without SYNC, the locks are lost that were granted by a primary which was cut off.
-func TestSyncedLocksOutliveAFailover(t *testing.T) {
-	t.Parallel()
-	for _, fault := range []struct {
-		name   string
-		strike func(s *failoverStand, primary *redistest.Server)
-	}{
-		{"planned", func(s *failoverStand, _ *redistest.Server) { s.sentinels.BeginFailover() }},
-		{"killed", func(_ *failoverStand, primary *redistest.Server) { primary.Kill() }},
-		{"stopped", func(_ *failoverStand, primary *redistest.Server) { primary.Pause() }},
-		{"cut off from all but the proxies", func(_ *failoverStand, primary *redistest.Server) {
-			primary.Do(t, "ACL", "SETUSER", "default", "-ping", "-psync", "-sync", "-replconf")
-			primary.Do(t, "ACL", "SETUSER", "sentinel", "off")
-			primary.Do(t, "CLIENT", "KILL", "TYPE", "replica")
-			primary.Do(t, "CLIENT", "KILL", "USER", "sentinel")
-		}},
-	} {
-		t.Run(fault.name, func(t *testing.T) {
-			t.Parallel()
-			s := newFailoverStand(t)
-			primary := s.sentinels.Primary()
-			var all []*taker
-			var running sync.WaitGroup
-			stop := make(chan struct{})
-			end := sync.OnceFunc(func() {
-				close(stop)
-				running.Wait()
-			})
-			defer end()
-			for i := range 4 {
-				k := &taker{name: fmt.Sprint("k", i, ":"), addr: s.proxies[i%len(s.proxies)].Addr()}
-				all = append(all, k)
-				running.Go(func() { k.run(t, stop) })
-			}
-			proxytest.WaitFor(t, "some locks", func() bool { return primary.Do(t, "DBSIZE").(int64) > 100 })
-			fault.strike(s, primary)
-			s.newPrimary(t, primary)
-			proxytest.WaitFor(t, "the proxies to follow", func() bool {
-				return !slices.ContainsFunc(s.proxies, func(srv *proxytest.Proxy) bool { return srv.Stats().Moves == 0 })
-			})
-			end()
-			rival := s.proxies[0].Dial(t)
-			took := 0
-			for _, k := range all {
-				took += len(k.took)
-				for _, key := range k.took {
-					rival.Script("TRYLOCK "+key, "$-1")
-				}
-			}
-			t.Logf("%d locks", took)
-			proxytest.WaitFor(t, "a grant at the new primary", func() bool { // which has one replica at least
-				return strings.HasPrefix(rival.Quiet("LOCK", "k", "SYNC", "1", "WAIT", "1000"), ":")
-			})
-		})
-	}
-}
-
 // TestAGrantThatNoReplicaHasLeavesNothing stops all replicas. Commands with SYNC end with their WAIT, of whatever kind they are, and delay no others.
 func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 	t.Parallel()
@@ -192,7 +128,7 @@ func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
 	sentinels := redistest.StartSentinels(t, 1, primary, replicas, "down-after-milliseconds 60000")
 	known := proxytest.Start(t, primary, func(o *proxy.Options) {
-		o.Upstream.Addr, o.Locks.Sync = "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name, proxy.SyncAll
+		o.Upstream.Addr, o.Locks.Sync = sentinels.URL(), proxy.SyncAll
 	})
 	proxies := []*proxytest.Proxy{known, proxytest.Start(t, primary), proxytest.Start(t, primary)}
 	other := proxies[1].Dial(t)

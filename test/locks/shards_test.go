@@ -72,7 +72,7 @@ func (s *stand) startPair() {
 	sentinels.SetDownAfter(never)
 	s.redis, s.group = primary, &group{[]*redistest.Server{primary, replica}, sentinels}
 	s.shards = &shards{s: s, links: links, all: []*shard{{primary: primary, replica: replica, own: "own"}}}
-	s.proxiesInNamespaces(links, "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name)
+	s.proxiesInNamespaces(links, sentinels.URL())
 }
 
 func millis(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
