@@ -2,23 +2,14 @@ package lockcmds
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-// told is what the channel of a lock's losses has told.
-func told(t *testing.T, srv *redistest.Server, key string) <-chan *redis.Message {
-	t.Helper()
-	return subscribed(t, srv.Client(t), script.Lost(key)).Channel()
-}
 
 // listening waits until a number of proxies listen to the channel of grants that are ended by force.
 func listening(t *testing.T, srv *redistest.Server, proxies int) {
@@ -53,7 +44,7 @@ func TestAForcedEndIsOfTheGrantThatWasNamed(t *testing.T) {
 func TestForcedHolderIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, nil)
-	lost := told(t, p.srv, "k")
+	lost := subscribed(t, p.srv.Client(t), script.Lost("k")).Channel()
 	for name, by := range map[string]*session{"another proxy": q.session(2), "the same proxy": p.session(2)} {
 		for _, command := range []string{"LOCK k", "LOCK k PX 60000", "FAIRLOCK k PX 60000", "LOCK k OWNER job", "TRYLOCK k PX 60000 OWNER job"} {
 			a := p.session(3)
@@ -87,17 +78,12 @@ func TestForcedHolderIsToldAtOnce(t *testing.T) {
 func TestForcedLockOfAClientThatHasGoneIsTold(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, nil)
-	lost := told(t, p.srv, "k")
+	lost := subscribed(t, p.srv.Client(t), script.Lost("k"))
 	a := p.session(2)
 	fence := itoa(a.fence("LOCK k PX 60000"))
 	a.hangUp()
 	q.session(2).want("FORCEUNLOCK k", ":1")
-	select {
-	case m := <-lost:
-		equal(t, "message", m.Payload, fence+" forced")
-	case <-time.After(patience):
-		t.Fatal("the channel is not told")
-	}
+	equal(t, "message", nextMessage(t, lost), fence+" forced")
 }
 
 // Every client with the right may publish. A message is a reason to look, and no more.
@@ -112,17 +98,11 @@ func TestAForgedMessageEndsNoHold(t *testing.T) {
 		srv.Do(t, "PUBLISH", script.ForcedChannel, text)
 	}
 	// However many there are, Redis is asked once at a time, and they do not hold up the next one.
-	asked := func() int {
-		_, calls, _ := strings.Cut(srv.Do(t, "INFO", "commandstats").(string), "cmdstat_evalsha:calls=")
-		calls, _, _ = strings.Cut(calls, ",")
-		n, _ := strconv.Atoi(calls)
-		return n
-	}
-	before := asked()
+	before := scriptCalls(t, srv)
 	srv.Do(t, "EVAL", "for i = 1, 10000 do redis.call('PUBLISH', KEYS[1], ARGV[1]) end", "1", script.ForcedChannel, itoa(fence)+" k")
 	q.session(2).want("FORCEUNLOCK other", ":1")
 	equal(t, "behind them", b.push(), ">[lock-lost other :"+itoa(other)+" forced]")
-	if n := asked() - before; n > 5000 {
+	if n := scriptCalls(t, srv) - before; n > 5000 {
 		t.Errorf("%d scripts for 10000 messages", n)
 	}
 	a.quiet(50 * time.Millisecond)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -214,32 +213,6 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	check("a new server", map[string]topology.Node{low: "c"}, "c")
 }
 
-// A listener notes what it is told.
-type listener struct{ told chan string }
-
-func (l listener) Confirmed(channel string)          { l.told <- "confirmed " + channel }
-func (l listener) Published(channel, _ string)       { l.told <- "published " + channel }
-func (l listener) Refused(channel string, _ Refusal) { l.told <- "refused " + channel }
-
-func (l listener) next(t *testing.T) string {
-	t.Helper()
-	select {
-	case s := <-l.told:
-		return s
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing was told within 10 s")
-		return ""
-	}
-}
-
-// setAndGet is a script.
-type setAndGet struct{}
-
-func (setAndGet) Text() string {
-	return "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LLEN', KEYS[1])"
-}
-func (setAndGet) SHA() string { return strings.Repeat("0", 40) } // Redis does not know it: each call is an EVAL in the end
-
 // The view is stale: it has the two halves of the slots the wrong way round. Calls find their servers by the refusals
 // of real ones. So do subscriptions, when the view is right.
 func TestAStaleViewInFrontOfRealServers(t *testing.T) {
@@ -253,18 +226,19 @@ func TestAStaleViewInFrontOfRealServers(t *testing.T) {
 	right := clustertest.View(t, share(id(first), address(first), 0, 8191), share(id(1-first), address(1-first), 8192, 16383))
 	f := &fleet{dial: true, view: clustertest.View(t, share(id(first), address(first), 8192, 16383), share(id(1-first), address(1-first), 0, 8191))}
 	c := newCluster(t, f)
-	told := listener{make(chan string, 100)}
+	told := make(heard, 100)
 	c.Listen(told)
 	ctx, cancel := context.WithCancel(t.Context())
 	var runs sync.WaitGroup
 	runs.Go(func() { c.Run(ctx) })
 	defer runs.Wait()
 	defer cancel()
+	const pushes = text("redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LLEN', KEYS[1])")
 	for i := range 10 {
 		key := fmt.Sprint("k", i)
 		n := c.Node(key)
 		for want := range int64(2) {
-			if v, err := n.Eval(t.Context(), setAndGet{}, []string{key}, []string{"v"}); err != nil || v.Kind != resp.Integer || v.Int != want+1 {
+			if v, err := n.Eval(t.Context(), pushes, []string{key}, []string{"v"}); err != nil || v.Kind != resp.Integer || v.Int != want+1 {
 				t.Errorf("%s: %+v, %v", key, v, err)
 			}
 		}
@@ -277,13 +251,9 @@ func TestAStaleViewInFrontOfRealServers(t *testing.T) {
 	}
 	f.show(right)
 	c.Node("k1").Subscribe("k1")
-	if got := told.next(t); got != "confirmed k1" {
-		t.Fatal(got)
-	}
+	told.want(t, "confirmed k1")
 	if err := c.Node("k1").Publish(t.Context(), []Message{{Channel: "k1", Text: "x"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := told.next(t); got != "published k1" {
-		t.Fatal(got)
-	}
+	told.want(t, "published k1")
 }

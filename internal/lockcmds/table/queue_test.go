@@ -473,21 +473,6 @@ func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	}
 }
 
-func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
-	w, q, expect := watched(t, "slow", "o1")
-	for range 3 * MaxLooks {
-		q.TimerDue(lookDue)
-		expect(AskHead)
-		q.HeadTold(true, "slow", OK)
-		if e := expect(RemoveHead); e.Force {
-			t.Fatal("it counts as ignored")
-		}
-		q.HeadRemoved("slow", false, 1, OK)
-		w.s.Published("c") // somebody else was faster, and has released
-		w.s.Effects()
-	}
-}
-
 func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 	w, q, expect := watched(t, "dead", "o1")
 	q.TimerDue(lookDue)
@@ -577,25 +562,6 @@ func TestShortWaitsRemoveADeadHead(t *testing.T) {
 	q.HeadTold(true, "", OK)
 	if expect(StopTimers); len(w.s.Queues()) > 0 || w.s.lingering.Len() > 0 {
 		t.Error("the queue lingers without a watch")
-	}
-}
-
-func TestShortWaitsRemoveADeafHead(t *testing.T) {
-	s := newWorld(t).s
-	shortWait(s, "k", Null)
-	q := s.Queue("k")
-	q.PlacesListed([]string{"deaf", "me"}, OK) // as all answers, it comes when nobody waits
-	for look := range MaxLooks + 1 {
-		q.TimerDue(lookDue)
-		q.HeadTold(true, "deaf", OK)
-		effects := s.Effects()
-		if e := effects[len(effects)-1]; e.Op != RemoveHead || e.Force != (look == MaxLooks) {
-			t.Fatalf("look %d: %+v", look, e)
-		}
-		if look < MaxLooks {
-			q.HeadRemoved("deaf", false, 1, OK)
-			shortWait(s, "k", Null)
-		}
 	}
 }
 
