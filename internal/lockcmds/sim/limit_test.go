@@ -23,68 +23,29 @@ const (
 	permitQueue    = "redisson_lock_queue:{p}"
 )
 
-// newPermitPlan makes the plan of a seed.
-func newPermitPlan(seed uint64) *plan {
-	rng := rand.New(rand.NewPCG(seed, 7))
-	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
-	p := &plan{seed: seed, permits: true, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5), calm: rng.IntN(3) == 0}
-	arranged := rand.New(rand.NewPCG(seed, 3))
-	p.shape = shapes[arranged.IntN(len(shapes))]
-	p.length = between(50*time.Millisecond, short.length)
-	spread := func() time.Duration {
-		if rng.IntN(3) == 0 {
-			return between(0, min(p.length, 20*time.Millisecond))
+// limit makes all commands of a plan ask for permits, and leaves out the faults that the rules below do not know.
+func (p *plan) limit(rng *rand.Rand) {
+	p.permits = true
+	most, others := 1+rng.IntN(4), rng.IntN(3) == 0 // some ask for the same lock in another way
+	p.actions = slices.DeleteFunc(p.actions, func(a action) bool {
+		return slices.Contains([]string{"step", "evict", "flush", "force"}, a.kind)
+	})
+	for i := range p.actions {
+		a := &p.actions[i]
+		if a.kind != "send" {
+			continue
 		}
-		return between(0, p.length)
-	}
-	most := 1 + rng.IntN(4)
-	others := rng.IntN(3) == 0 // some ask for the same lock in another way
-	send := func(at time.Duration, who int, line string) {
-		p.actions = append(p.actions, action{at: at, kind: "send", who: who, line: line})
-	}
-	for range short.least + rng.IntN(2*short.spread) {
-		at, who := spread(), rng.IntN(p.clients)
-		line := [...]string{"LOCK", "LOCK", "TRYLOCK", "FAIRLOCK"}[rng.IntN(4)] + " " + permitKey
-		if others && rng.IntN(3) == 0 {
-			line += [...]string{"", " SHARED"}[rng.IntN(2)]
-		} else {
-			line += fmt.Sprintf(" LIMIT %d", 1+rng.IntN(most))
-		}
-		option := func(one int, text string, ms int) {
-			if rng.IntN(one) == 0 {
-				line += fmt.Sprintf(" %s %d", text, ms)
-			}
-		}
-		option(2, "WAIT", rng.IntN(2)*rng.IntN(500)+rng.IntN(2)*rng.IntN(9000))
-		option(5, "PX", 50+rng.IntN(4000))
-		option(5, "GRACE", rng.IntN(2)*rng.IntN(1000))
-		option(8, "MAXHOLD", 200+rng.IntN(5000))
-		send(at, who, line)
-		if rng.IntN(10) == 0 {
-			send(at+between(0, 100*time.Millisecond), who, fmt.Sprintf("EXTENDLOCK %s PX %d", permitKey, 100+rng.IntN(5000)))
-		}
-		if rng.IntN(8) > 0 {
-			if at += between(0, 30*time.Millisecond); rng.IntN(3) == 0 {
-				at += between(0, short.held)
-			}
-			send(at, who, "UNLOCK "+permitKey)
+		verb, rest, _ := strings.Cut(a.line, " ")
+		rest, _, _ = strings.Cut(rest, " OWNER ")
+		a.line = verb + " " + permitKey + rest[1:]
+		switch {
+		case verb == "UNLOCK" || verb == "EXTENDLOCK":
+		case others && rng.IntN(3) == 0:
+			a.line += [...]string{"", " SHARED"}[rng.IntN(2)]
+		default:
+			a.line += fmt.Sprintf(" LIMIT %d", 1+rng.IntN(most))
 		}
 	}
-	if !p.calm {
-		faults := []string{"cut lane", "cut own", "cut sub", "stall lane", "stall own", "hang up", "kill", "pause", "outage"}
-		for range 1 + rng.IntN(6) {
-			a := action{at: spread(), kind: faults[rng.IntN(len(faults))], d: between(time.Millisecond, 300*time.Millisecond), n: rng.IntN(3), d2: between(0, 4*time.Second)}
-			switch a.who = rng.IntN(p.proxies); a.kind {
-			case "hang up":
-				a.who = rng.IntN(p.clients)
-			case "pause", "outage":
-				a.d = between(10*time.Millisecond, 5*time.Second)
-			}
-			p.actions = append(p.actions, a)
-		}
-	}
-	p.complete(arranged)
-	return p
 }
 
 // permits is what must be true of the lock after each step of a history.

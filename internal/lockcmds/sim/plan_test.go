@@ -230,22 +230,21 @@ func newPlan(seed uint64) *plan {
 	case 1:
 		p.slowOwn = between(time.Millisecond, 30*time.Millisecond)
 	}
-	p.share(rand.New(rand.NewPCG(seed, 6)))
-	p.complete(arranged)
-	return p
-}
-
-// complete adds to the plan of a seed what is the same for all kinds of locks.
-func (p *plan) complete(arranged *rand.Rand) {
-	if rng := rand.New(rand.NewPCG(p.seed, 2)); rng.IntN(4) == 0 {
+	if seed%5 == 0 {
+		p.limit(rand.New(rand.NewPCG(seed, 7)))
+	} else {
+		p.share(rand.New(rand.NewPCG(seed, 6)))
+	}
+	if rng := rand.New(rand.NewPCG(seed, 2)); rng.IntN(4) == 0 {
 		p.replicas = 2
 		p.synchronize(rng)
 	}
 	p.arrange(arranged)
-	if rng := rand.New(rand.NewPCG(p.seed, 4)); rng.IntN(6) == 0 {
+	if rng := rand.New(rand.NewPCG(seed, 4)); rng.IntN(6) == 0 {
 		p.repeats = time.Duration(1 + rng.Int64N(int64(100*time.Millisecond)))
 	}
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
+	return p
 }
 
 // do lets an action happen.

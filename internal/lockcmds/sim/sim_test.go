@@ -25,22 +25,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// planOf makes the plan of a seed. A fifth of them is about a lock of permits.
-func planOf(seed uint64) *plan {
-	if seed%5 == 0 {
-		return newPermitPlan(seed)
-	}
-	return newPlan(seed)
-}
-
 func TestHistories(t *testing.T) {
 	if *seedFlag != 0 && *timeFlag == 0 {
-		w := planOf(*seedFlag).play(true)
+		w := newPlan(*seedFlag).play(true)
 		if w.broken == "" {
 			t.Log(strings.Join(w.lines, "\n"))
 			return
 		}
-		report(t, planOf(*seedFlag), w.broken)
+		report(t, newPlan(*seedFlag), w.broken)
 		return
 	}
 	var worlds [cluster + 1]tally
@@ -50,10 +42,10 @@ func TestHistories(t *testing.T) {
 	}
 	for seed := first; *timeFlag == 0 && seed <= fixed || *timeFlag > 0 && time.Since(start) < *timeFlag; seed++ {
 		begin := cpuTime()
-		w := planOf(seed).play(false)
+		w := newPlan(seed).play(false)
 		worlds[w.shape].add(tally{1, w.steps, cpuTime() - begin})
 		if w.broken != "" {
-			report(t, planOf(seed), w.broken)
+			report(t, newPlan(seed), w.broken)
 			break
 		}
 	}
@@ -133,7 +125,7 @@ func TestASeedDecidesAHistory(t *testing.T) {
 		seeds = append(seeds, seed)
 	}
 	for _, seed := range seeds {
-		first, second := planOf(seed).play(true).lines, planOf(seed).play(true).lines
+		first, second := newPlan(seed).play(true).lines, newPlan(seed).play(true).lines
 		for i := range first {
 			if i >= len(second) || first[i] != second[i] {
 				t.Fatalf("seed %d: line %d: %s\n%s", seed, i, first[i], strings.Join(second[max(0, i-3):min(len(second), i+1)], "\n"))
