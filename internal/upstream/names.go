@@ -49,8 +49,8 @@ type (
 	// Mover moves the bytes of one lane.
 	Mover = stream.Mover
 
-	// Wire is a lane's side toward its connection.
-	Wire = stream.Wire
+	// Stream is what a lane has appended, and the replies that it awaits.
+	Stream = stream.Stream
 )
 
 // A Connection is a lane or a pin.

@@ -17,7 +17,7 @@ import (
 // epollLane is a lane on a loop.
 type epollLane struct {
 	loop *eventLoop
-	wire upstream.Wire
+	wire *upstream.Stream
 
 	// Owned by eventLoop.run.
 	fd      int    // -1: not connected

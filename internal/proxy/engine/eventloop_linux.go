@@ -328,7 +328,7 @@ func (l *eventLoop) adopt(a Arrival) error {
 }
 
 // Attach implements upstream.Driver.
-func (l *eventLoop) Attach(w upstream.Wire) upstream.Mover {
+func (l *eventLoop) Attach(w *upstream.Stream) upstream.Mover {
 	return &epollLane{loop: l, wire: w, fd: -1}
 }
 

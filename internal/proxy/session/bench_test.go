@@ -15,8 +15,8 @@ import (
 // and what it has for the client is thrown away.
 type desk struct {
 	sess    *Session
-	ready   chan struct{}      // has a value when a lane is connected
-	rung    chan upstream.Wire // wires on which something may have been sent
+	ready   chan struct{}         // has a value when a lane is connected
+	rung    chan *upstream.Stream // wires on which something may have been sent
 	spare   []byte
 	written int
 }
@@ -25,7 +25,7 @@ type desk struct {
 // busy.
 type deskLane struct {
 	desk *desk
-	wire upstream.Wire
+	wire *upstream.Stream
 }
 
 func (d *desk) Flush() {
@@ -43,7 +43,7 @@ func (*desk) Unread() bool { return false }
 func (*desk) Left() bool   { return false }
 
 // Attach implements upstream.Driver.
-func (d *desk) Attach(w upstream.Wire) upstream.Mover { return &deskLane{d, w} }
+func (d *desk) Attach(w *upstream.Stream) upstream.Mover { return &deskLane{d, w} }
 
 // Wake implements upstream.Mover.
 func (l *deskLane) Wake() { l.desk.rung <- l.wire }
@@ -80,7 +80,7 @@ func newDesk(tb testing.TB) *desk {
 	}()
 	tb.Cleanup(func() { ln.Close() })
 	e := testEnv(tb, ln.Addr().String(), Limits{})
-	d := &desk{ready: make(chan struct{}, 1), rung: make(chan upstream.Wire, 16)}
+	d := &desk{ready: make(chan struct{}, 1), rung: make(chan *upstream.Stream, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
 	d.sess.doubted = false // Redis serves it
 	d.sess.lane = e.Upstream.Lanes.Lane(d.sess.ident, topology.Any, d, "", upstream.Reads)
@@ -91,7 +91,7 @@ func newDesk(tb testing.TB) *desk {
 
 // asked takes what the session has sent, and returns the wire of the lane that it was sent on. A wire may ring without
 // bytes.
-func (d *desk) asked() upstream.Wire {
+func (d *desk) asked() *upstream.Stream {
 	for {
 		wire := <-d.rung
 		if b := wire.Take(d.spare); len(b) > 0 {

@@ -49,7 +49,7 @@ type twoServers struct {
 
 // nodeWire is a lane to one of the servers.
 type nodeWire struct {
-	upstream.Wire
+	*upstream.Stream
 	c   *twoServers
 	at  topology.Node
 	raw []byte // taken, but not yet a whole command
@@ -149,10 +149,10 @@ type nodeDriver struct {
 }
 
 // Attach implements upstream.Driver.
-func (d nodeDriver) Attach(w upstream.Wire) upstream.Mover {
+func (d nodeDriver) Attach(w *upstream.Stream) upstream.Mover {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	wire := &nodeWire{Wire: w, c: d.c, at: d.at}
+	wire := &nodeWire{Stream: w, c: d.c, at: d.at}
 	d.c.wires = append(d.c.wires, wire)
 	return wire
 }

@@ -231,7 +231,7 @@ func (s *Session) unlock() {
 	s.charge()
 	s.mu.Unlock()
 	if due != nil {
-		due.WriteDue()
+		due.Send()
 	}
 	for _, f := range deferred {
 		s.runDeferred(f)

@@ -31,7 +31,7 @@ import (
 // client.
 type hand struct {
 	socket  string // of the greeter
-	wire    upstream.Wire
+	wire    *upstream.Stream
 	driving chan struct{} // closed when the wire is the test's
 	once    sync.Once
 	resumed int
@@ -56,7 +56,7 @@ func (*hand) Unread() bool { return false }
 func (h *hand) Left() bool { return h.left }
 
 // Attach implements upstream.Driver. The test moves the first lane; a spare one stays idle.
-func (h *hand) Attach(w upstream.Wire) upstream.Mover {
+func (h *hand) Attach(w *upstream.Stream) upstream.Mover {
 	if h.wire == nil {
 		h.wire = w
 	}

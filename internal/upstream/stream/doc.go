@@ -16,7 +16,7 @@
 // # Goroutines
 //
 // Serve starts two, and waits for them: one writes, and one closes the connection when it is asked to. Its caller
-// reads. One goroutine at a time takes (the writer, or one that calls Send or WriteDue while the writer sleeps), and
+// reads. One goroutine at a time takes (the writer, or one that calls Send while the writer sleeps), and
 // one feeds (the reader). Append may be called from any. When both have returned, the keeper of the connection ends it
 // with Reconnect, Rest or Refuse.
 package stream

@@ -2,7 +2,7 @@ package stream
 
 import "github.com/lockproxy/lockproxy/internal/resp"
 
-// Feed takes bytes that Redis sent and hands them on. Only the reader calls it.
+// Feed takes bytes that Redis sent and hands them on. Only the reader calls it. After an error the connection is useless.
 func (s *Stream) Feed(b []byte) error {
 	s.mu.Lock()
 	m, obs := s.mode, s.obs

@@ -49,33 +49,17 @@ type Observer interface {
 // A Driver moves the bytes of lanes in place of this package's goroutines: an event loop, for one. It is comparable.
 type Driver interface {
 	// Attach prepares for moving the bytes of one lane.
-	Attach(w Wire) Mover
+	Attach(s *Stream) Mover
 }
 
-// A Mover moves the bytes of one lane.
+// A Mover moves the bytes of one lane. It calls Open when the connection is ready; Take, for the bytes to write, from one
+// goroutine at a time, and Unwritten if it has written none of them; and Feed, with the bytes of Redis, likewise.
 type Mover interface {
-	// Wake says that the wire has bytes to take, after it had none. It may be called from any goroutine, with locks
+	// Wake says that the stream has bytes to take, after it had none. It may be called from any goroutine, with locks
 	// held, and must not block.
 	Wake()
 
-	// Drive moves bytes between nc and the wire until the connection fails or stop is closed. It closes nc, and returns
+	// Drive moves bytes between nc and the stream until the connection fails or stop is closed. It closes nc, and returns
 	// when it uses neither any more.
 	Drive(nc net.Conn, stop <-chan struct{}) error
-}
-
-// Wire is a lane's side toward its connection, for a Mover: a Stream without the side of the sessions. Take and Feed
-// are each used by one goroutine at a time.
-type Wire interface {
-	// Open says that the connection is ready. If requests are waiting already, Wake is called.
-	Open()
-
-	// Take returns the bytes to write next, or nil, after which Wake announces more. The caller owns the bytes and
-	// returns them as spare in a later call.
-	Take(spare []byte) []byte
-
-	// Feed takes bytes that Redis sent and hands the replies on. After an error the connection is useless.
-	Feed(b []byte) error
-
-	// Unwritten says that none of the bytes b, which Take has returned last, could be written. The connection ends.
-	Unwritten(b []byte)
 }

@@ -14,27 +14,39 @@ import (
 // To wake the writer of a lane may cost more than the write, too, because it may wake a processor. So the goroutine
 // that would wake the writer writes in its place, and wakes it only if there is more than it may write.
 //
-// At most one goroutine takes from a stream: the writer, or, while the writer is asleep, Send or WriteDue for a moment.
+// At most one goroutine takes from a stream: the writer, or, while the writer is asleep, Send for a moment.
 
-// Send writes the appended bytes of a lazy stream.
+// Send writes the appended bytes of a lazy stream, and those of another one that AppendDue has left to its caller, in
+// place of the writer.
 func (s *Stream) Send() {
 	s.mu.Lock()
-	if !s.wakeable() || len(s.out) == 0 {
+	due := s.writer == relieved && s.direct != nil // else the connection has ended
+	if !due && !(s.lazy && s.wakeable() && len(s.out) > 0) {
 		s.mu.Unlock()
 		return
 	}
 	s.writer = replaced
-	done := s.writeLocked(1)
+	s.writes.Add(1)
+	defer s.writes.Done()
+	if due && s.sent != s.settled.Load() { // others are at work
+		s.mu.Unlock()
+		runtime.Gosched() // lets them add their requests, as in serve.go
+		s.mu.Lock()
+	}
+	done := s.writeLocked()
 	s.mu.Unlock()
 	if !done {
 		s.ring()
 	}
 }
 
-// writeLocked takes the appended bytes and writes them, in place of a writer that is replaced. It makes that many
-// writes at most, and unlocks the stream during each. false: the writer has to go on. Requires s.mu.
-func (s *Stream) writeLocked(times int) (done bool) {
-	for range times {
+// maxWrites bounds the writes of one Send: its caller has a client of its own to serve.
+const maxWrites = 2
+
+// writeLocked takes the appended bytes and writes them, in place of a writer that is replaced. It unlocks the stream
+// during each write. false: the writer has to go on. Requires s.mu.
+func (s *Stream) writeLocked() (done bool) {
+	for range maxWrites {
 		w := s.direct
 		if w == nil || s.leaving || s.empty != nil || len(s.full) > 0 || len(s.out) > maxDirect {
 			break
@@ -55,7 +67,8 @@ func (s *Stream) writeLocked(times int) (done bool) {
 		} else {
 			s.spare = b
 		}
-		if done = len(s.out) == 0 && !s.fin && !s.leaving; done {
+		if len(s.out) == 0 {
+			done = !s.fin && !s.leaving
 			break
 		}
 	}
@@ -69,39 +82,14 @@ func (s *Stream) writeLocked(times int) (done bool) {
 // does not matter to it.
 const maxDirect = 64 << 10
 
-// WriteDirectly lets Send and WriteDue write to a socket.
+// WriteDirectly lets Send write to a socket.
 func (s *Stream) WriteDirectly(w *netio.Writer) {
 	s.mu.Lock()
 	s.direct = w
 	s.mu.Unlock()
 }
 
-// WriteDue writes the appended bytes in place of the writer. Requires no locks.
-func (s *Stream) WriteDue() {
-	s.mu.Lock()
-	if s.direct == nil || s.writer != relieved { // the connection has ended
-		s.mu.Unlock()
-		return
-	}
-	s.writer = replaced
-	s.writes.Add(1)
-	defer s.writes.Done()
-	if s.sent != s.settled.Load() { // others are at work
-		s.mu.Unlock()
-		runtime.Gosched() // lets them add their requests, as in serve.go
-		s.mu.Lock()
-	}
-	done := s.writeLocked(maxDue)
-	s.mu.Unlock()
-	if !done {
-		s.ring()
-	}
-}
-
-// maxDue bounds the writes of one WriteDue: its caller has a client of its own to serve.
-const maxDue = 2
-
-// EndDirect ends Send and WriteDue for the present connection. When it returns, none is writing.
+// EndDirect ends the writes of Send for the present connection. When it returns, none is writing.
 func (s *Stream) EndDirect() {
 	s.mu.Lock()
 	s.direct = nil

@@ -201,7 +201,7 @@ func TestOneGoroutineWritesInPlaceOfTheWriter(t *testing.T) {
 	if b := s.Take(nil); b != nil || awake(s) {
 		t.Fatalf("the writer takes %q", b)
 	}
-	s.WriteDue()
+	s.Send()
 	if b := s.Take(nil); b != nil || awake(s) || writes != 2 {
 		t.Fatalf("the writer takes %q after %d writes", b, writes)
 	}
@@ -223,14 +223,14 @@ func TestTheWriterWritesTheRest(t *testing.T) {
 		due(t, s, "A", sink{})
 	})
 	due(t, s, "A", sink{})
-	s.WriteDue()
-	if b := s.Take(nil); string(b) != "A" || !awake(s) || writes != maxDue || maxDue > 4 {
+	s.Send()
+	if b := s.Take(nil); string(b) != "A" || !awake(s) || writes != maxWrites || maxWrites > 4 {
 		t.Errorf("after %d writes the writer takes %q", writes, b)
 	}
 
 	s, _ = laneOn(t, func() {})
 	for due(t, s, strings.Repeat("A", maxDirect), sink{}) { // Redis does not read
-		s.WriteDue()
+		s.Send()
 		if awake(s) {
 			break
 		}
@@ -249,7 +249,7 @@ func TestATurnEndsWithItsConnection(t *testing.T) {
 	s.Reconnect(errors.New("x"))
 	s.WriteDirectly(netio.New(&hooked{nil, func() { t.Error("the old turn writes") }}))
 	s.Open()
-	s.WriteDue()
+	s.Send()
 	if b := s.Take(nil); string(b) != "A1" || !awake(s) {
 		t.Errorf("the writer of the next connection takes %q", b)
 	}
@@ -263,7 +263,7 @@ func TestRequestsThatCouldNotBeWrittenInPlaceAreUnsent(t *testing.T) {
 	_ = redis.Close()
 	log := new([]string)
 	due(t, s, "A1", &recorder{name: "a", log: log})
-	s.WriteDue()
+	s.Send()
 	s.EndDirect()
 	s.Refuse(errors.New("x"))
 	wantLog(t, log, "a lost 1 sent=false")

@@ -51,8 +51,8 @@ type writing uint8
 const (
 	asleep   writing = iota // it found nothing to take, and waits on wake
 	atWork                  // it takes until it finds nothing, and needs no wake
-	relieved                // a caller of AppendDue will call WriteDue: the writer takes nothing
-	replaced                // a caller of WriteDue or Send writes: the writer takes nothing
+	relieved                // a caller of AppendDue will call Send: the writer takes nothing
+	replaced                // a caller of Send writes: the writer takes nothing
 )
 
 // A Stream is one ordered connection to Redis without its I/O.
@@ -71,7 +71,7 @@ type Stream struct {
 	sealed                int           // how many of queue, from the start, are of full
 	flight                []span        // requests taken by the writer and not yet claimed by the reader
 	left                  []byte        // of bytes that writeLocked has taken and the socket has not
-	direct                *netio.Writer // for Send and WriteDue; nil: the socket cannot be written so
+	direct                *netio.Writer // for Send; nil: the socket cannot be written so
 	lazy                  bool          // what is appended is written when Send is called; set before the stream is used
 	writer                writing
 	total, taken, written int64  // bytes appended, taken by the writer and written, ever
@@ -83,7 +83,7 @@ type Stream struct {
 	mode                  Mode
 	obs                   Observer
 	mark                  *Mark          // noted when the appended bytes are taken; nil: none
-	writes                sync.WaitGroup // WriteDue, with direct
+	writes                sync.WaitGroup // of Send, to direct
 	spare                 []byte         // an emptied buffer of writeLocked
 
 	sent    uint64        // requests taken since the connection began; guarded by mu
@@ -154,7 +154,7 @@ func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
 	return err
 }
 
-// AppendDue is Append for a caller that can write. due: the caller calls WriteDue soon. Until then nothing is written.
+// AppendDue is Append for a caller that can write. due: the caller calls Send soon. Until then nothing is written.
 func (s *Stream) AppendDue(b []byte, to Receiver, tag uint64, n int) (due bool, err error) {
 	return s.add(b, to, tag, n, true)
 }
