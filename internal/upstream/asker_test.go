@@ -62,21 +62,6 @@ func TestARedisThatCannotListItsCommandsHasTheBuiltInTable(t *testing.T) {
 	}
 }
 
-func TestNeedsAuth(t *testing.T) {
-	server := redistest.Start(t)
-	a, _ := askerOf(t, server.Addr(), "u", "not used for this question")
-	if needs, err := a.NeedsAuth(t.Context(), topology.Any); needs || err != nil {
-		t.Errorf("an open server: %v, %v", needs, err)
-	}
-	a, _ = askerOf(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
-	if needs, err := a.NeedsAuth(t.Context(), topology.Any); !needs || err != nil {
-		t.Errorf("a server with a password: %v, %v", needs, err)
-	}
-	if isNoAuth([]byte("-NOAUTHx\r\n")) || isNoAuth([]byte("+PONG\r\n")) {
-		t.Error("another reply")
-	}
-}
-
 func TestProbe(t *testing.T) {
 	server := withUser(t, "+@all", "-ping", "-persist")
 	probe := func(addr, user string) error {

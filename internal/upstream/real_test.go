@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -91,62 +89,6 @@ func TestAReplicaIsNamed(t *testing.T) {
 	}
 }
 
-// answers is a Receiver that hands over whole replies, and losses as errors.
-type answers struct {
-	part []byte
-	got  chan string // size: as many as a test asks for
-}
-
-func newAnswers() *answers { return &answers{got: make(chan string, 100)} }
-
-func (a *answers) Replies(_ uint64, b []byte, n int, more bool) {
-	a.part = append(a.part, b...)
-	if n > 1 {
-		panic("the tests ask one by one")
-	}
-	if n == 1 {
-		a.got <- string(a.part)
-		a.part = nil
-	}
-}
-
-func (a *answers) Lost(_ uint64, n int, sent bool) {
-	for range n {
-		a.got <- fmt.Sprintf("lost sent=%v", sent)
-	}
-}
-
-func (a *answers) Flush() {}
-
-func (a *answers) Keeps(bool) bool { return false }
-
-func (a *answers) next(t *testing.T) string {
-	t.Helper()
-	select {
-	case s := <-a.got:
-		return s
-	case <-time.After(10 * time.Second):
-		t.Fatal("no reply within 10 s")
-		return ""
-	}
-}
-
-type appender interface {
-	Append(b []byte, to Receiver, tag uint64, n int) error
-}
-
-func ask(t *testing.T, c appender, args ...string) string {
-	t.Helper()
-	a := newAnswers()
-	if err := c.Append(resp.AppendCommand(nil, args...), a, 0, 1); err != nil {
-		return err.Error()
-	}
-	if p, ok := c.(*Pin); ok {
-		p.Send()
-	}
-	return a.next(t)
-}
-
 var update = flag.Bool("update", false, "rewrite snapshot.resp from the redis-server at hand")
 
 // The snapshot is the answer of a real Redis; it is compared with the one at hand when that is of the same version.
@@ -163,7 +105,7 @@ func TestSnapshotIsRedisAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile("commands/snapshot.resp", b, 0o644); err != nil {
+		if err := os.WriteFile("../commands/snapshot.resp", b, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

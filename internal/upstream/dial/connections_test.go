@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"errors"
 	"io"
 	"net"
 	"slices"
@@ -97,17 +96,6 @@ func TestALentConnectionReadsAlong(t *testing.T) {
 				t.Error("the connection is not closed")
 			}
 		})
-	}
-}
-
-func TestTheLibraryIsRefusedAServerOfAnotherRole(t *testing.T) {
-	var c Connections
-	nc := new(conn)
-	nc.Reader = strings.NewReader(answer)
-	c.Opened(nc, "server:1", nil)
-	wrong := errors.New("wrong role")
-	if n, err := c.Lend(nc, func(Role) error { return wrong }).Read(make([]byte, 100)); n != 0 || !errors.Is(err, wrong) {
-		t.Errorf("read %d bytes, %v", n, err)
 	}
 }
 

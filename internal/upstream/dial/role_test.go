@@ -52,7 +52,8 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	if _, err := io.WriteString(nc, "HELLO 3\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := io.ReadAll(nc); !errors.Is(err, topology.ErrNotPrimary) {
+	_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if b, err := io.ReadAll(nc); len(b) > 0 || !errors.Is(err, topology.ErrNotPrimary) {
 		t.Errorf("a lent connection read %q, %v", b, err)
 	}
 	if role := d.Role(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}); role != Replica {

@@ -171,8 +171,8 @@ func TestALaneWhoseServerMovesTakesNoMoreRequests(t *testing.T) {
 	}
 	srv.Continue()
 	await(t, "the answer of before", before, ":1\r\n")
-	if got := after.outcome(); got != "" {
-		t.Errorf("a request after Leave: %q", got)
+	if got := after.outcome(); got != "" || !l.Leave() || l.Take(nil) != nil {
+		t.Errorf("a request after Leave: %q; settled: %v", got, l.Leave())
 	}
 	s.turn(next.Addr())
 	w.opts.Dialer.Moved(topology.Any)

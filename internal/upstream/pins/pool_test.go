@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -420,4 +421,36 @@ func TestAClosedPoolServesNoSession(t *testing.T) {
 		q.Release()
 		b.counts(0, 0)
 	})
+}
+
+// An idle pin to the old address is not used again, even if its connection has not ended yet.
+func TestAnIdlePinIsNotUsedWhenItsServerHasMoved(t *testing.T) {
+	primary := topology.NewPrimary()
+	primary.Publish(redistest.Start(t).Addr())
+	var running sync.WaitGroup
+	stop := make(chan struct{})
+	ps := New(Options{
+		Dialer: dial.New(dial.Options{Resolver: primary, Timeout: 20 * time.Second, Wait: -1, Spawn: running.Go, Stop: stop}),
+		Own:    func(dial.Identity) bool { return false }, Spawn: running.Go, Limits: Limits{Max: 1, MaxLogins: 1},
+	})
+	t.Cleanup(running.Wait)
+	t.Cleanup(func() {
+		close(stop)
+		ps.Close()
+	})
+	a := of("a", "")
+	p := ps.Acquire(a)
+	defer p.Discard()
+	redistest.Eventually(t, 10*time.Second, "the pin is connected", p.Connected)
+	p.Release()
+	if ps.Acquire(a) != p {
+		t.Error("an idle pin is not used again")
+	}
+	p.Release()
+	primary.Publish(redistest.Start(t).Addr())
+	next := ps.Acquire(a)
+	defer next.Discard()
+	if next == p || !ended(p) {
+		t.Error("a session gets a connection to the old address")
+	}
 }

@@ -31,15 +31,3 @@ func TestAnswersAreRead(t *testing.T) {
 		t.Error("a server without an epoch is a Sentinel")
 	}
 }
-
-func TestEventsAreRead(t *testing.T) {
-	for message, want := range map[string]bool{
-		"slave 10.0.0.2:6379 10.0.0.2 6379 @ mymaster 10.0.0.1 6379": true,
-		"mymaster 10.0.0.1 6379 10.0.0.2 6379":                       true,
-		"master mymaster2 10.0.0.1 6379":                             false,
-	} {
-		if isAbout(message, "mymaster") != want {
-			t.Errorf("%s: want %t", message, want)
-		}
-	}
-}

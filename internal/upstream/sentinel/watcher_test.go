@@ -232,7 +232,7 @@ func TestAnEventIsAReasonToAsk(t *testing.T) {
 		s.after(askEvery)
 		s.fakes[1].set(2, "10.0.0.2:6379")
 		s.fakes[2].set(2, "10.0.0.2:6379")
-		s.fakes[2].tell("+switch-master", "other 10.0.0.1 6379 10.0.0.2 6379")
+		s.fakes[2].tell("+switch-master", "mymaster2 10.0.0.1 6379 10.0.0.2 6379")
 		s.after(time.Millisecond)
 		s.want(t, first)
 		s.fakes[2].tell("+switch-master", "mymaster 10.0.0.1 6379 10.0.0.2 6379")

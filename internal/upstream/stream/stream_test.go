@@ -193,12 +193,13 @@ func TestUnsentRequestsWaitForTheNextConnectionInOrder(t *testing.T) {
 	s, a, b, log := streamUnderTest(t)
 	send(t, s, "A1", a, 1)
 	s.Take(nil)
+	feed(t, s, "$5\r\nab")
 	b.keeps = true
 	send(t, s, "B1", b, 1)
 	send(t, s, "A2", a, 1)
 	send(t, s, "B2B3", b, 2)
 	s.Reconnect(errors.New("x"))
-	wantLog(t, log, "a lost 1 sent=true", "a lost 1 sent=false")
+	wantLog(t, log, `a 0 replies "$5\r\nab" more=true`, "a lost 1 sent=true", "a lost 1 sent=false")
 	send(t, s, "B4", b, 1)
 	s.Open()
 	if got := string(s.Take(nil)); got != "B1B2B3B4" {
@@ -250,22 +251,6 @@ func TestNotesLastAsLongAsTheConnection(t *testing.T) {
 	}
 }
 
-func TestStreamWorksAgainAfterReconnecting(t *testing.T) {
-	s, a, _, log := streamUnderTest(t)
-	send(t, s, "A1", a, 1)
-	s.Take(nil)
-	feed(t, s, "$5\r\nab")
-	s.Reconnect(errors.New("broken"))
-	*log = nil
-	send(t, s, "A2", a, 1) // waits for the connection
-	s.Open()
-	if got := string(s.Take(nil)); got != "A2" {
-		t.Fatalf("take = %q, want A2 only: nothing is sent twice", got)
-	}
-	feed(t, s, "+2\r\n")
-	wantLog(t, log, `a 1 replies "+2\r\n" more=false`)
-}
-
 func TestFramedModeHandsOverWholeFrames(t *testing.T) {
 	s, _, b, log := streamUnderTest(t)
 	s.Observe(b)
@@ -299,14 +284,6 @@ func TestProgressIsOfWhatWasWritten(t *testing.T) {
 	_ = s.Append([]byte("9"), a, 0, 1)
 	s.Refuse(ErrDown)
 	want(9, 9)
-}
-
-func TestRawModeHandsOverBytes(t *testing.T) {
-	s, _, b, log := streamUnderTest(t)
-	s.Observe(b)
-	s.SetMode(Raw)
-	feed(t, s, "\x00not RESP")
-	wantLog(t, log, `b push "\x00not RESP"`)
 }
 
 func TestVerdictModeIsFramedAfterARefusalAndRawOtherwise(t *testing.T) {
@@ -461,36 +438,5 @@ func BenchmarkStream(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// Only a reply says that the server is a replica, not a part of one, and not a push.
-func TestALeavingStreamTakesNoMoreRequests(t *testing.T) {
-	s := New()
-	to := &recorder{keeps: true, log: new([]string)}
-	s.Open()
-	if err := s.Append([]byte("a"), to, 1, 1); err != nil {
-		t.Fatal(err)
-	}
-	if got := string(s.Take(nil)); got != "a" {
-		t.Fatalf("took %q", got)
-	}
-	if err := s.Append([]byte("b"), to, 2, 1); err != nil {
-		t.Fatal(err)
-	}
-	if s.Leave() {
-		t.Error("a request without a reply has settled")
-	}
-	if b := s.Take(nil); b != nil {
-		t.Errorf("took %q from a stream that leaves", b)
-	}
-	feed(t, s, "+OK\r\n")
-	if !s.Leave() {
-		t.Error("all requests that were taken are answered")
-	}
-	s.Reconnect(nil)
-	s.Open()
-	if got := string(s.Take(nil)); got != "b" {
-		t.Errorf("the next connection takes %q, want b", got)
 	}
 }
