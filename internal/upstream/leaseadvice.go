@@ -29,33 +29,19 @@ type leaseWarner struct {
 	downAfter time.Duration // 0: it is not known, or there is no failover
 }
 
-// newLeaseWarner returns a warner. A lease of 0 says that there are no locks.
-func newLeaseWarner(lease time.Duration, log *zap.Logger) *leaseWarner {
-	return &leaseWarner{lease: lease, log: log}
-}
-
 // Lease notes a change of the lease.
-func (w *leaseWarner) Lease(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if d != w.lease {
-		w.lease = d
-		w.compare()
-	}
-}
+func (w *leaseWarner) Lease(d time.Duration) { w.note(&w.lease, d) }
 
 // DownAfter notes a change of the time after which a silent primary is taken for down.
-func (w *leaseWarner) DownAfter(d time.Duration) {
+func (w *leaseWarner) DownAfter(d time.Duration) { w.note(&w.downAfter, d) }
+
+func (w *leaseWarner) note(which *time.Duration, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d != w.downAfter {
-		w.downAfter = d
-		w.compare()
+	if *which == d {
+		return
 	}
-}
-
-// compare requires w.mu.
-func (w *leaseWarner) compare() {
+	*which = d
 	if least := leastLease(w.downAfter); w.downAfter != 0 && w.lease != 0 && w.lease < least {
 		w.log.Warn("a failover may take longer than the lease of locks, which are lost then",
 			logging.Seconds("lock.lease", w.lease), logging.Seconds("down_after", w.downAfter),

@@ -23,7 +23,7 @@ func TestALeaseThatAFailoverMayOutlastIsReported(t *testing.T) {
 		{0, time.Hour, 0},       // there are no locks
 	} {
 		core, logs := observer.New(zap.WarnLevel)
-		w := newLeaseWarner(c.lease, zap.New(core))
+		w := &leaseWarner{lease: c.lease, log: zap.New(core)}
 		for range 2 { // the same again is no change
 			w.DownAfter(c.downAfter)
 			w.Lease(c.lease)

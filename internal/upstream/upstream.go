@@ -55,7 +55,7 @@ func New(opts Options) (*Upstream, error) {
 		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
 		authDemand:  authDemand{servers: map[Node]bool{}, witnesses: map[Node]net.Conn{}},
 		contacts:    newRedisContacts(opts.Addr, opts.Logger),
-		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
+		leaseWarner: &leaseWarner{lease: opts.Lease, log: opts.Logger},
 	}
 	dialing := dial.Options{
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, Silence: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,

@@ -124,28 +124,7 @@ func (w *world) lane(id dial.Identity, owner string) *Lane {
 
 // ended reports whether a lane has been closed.
 func ended(l *Lane) bool {
-	return errors.Is(l.Append(resp.AppendCommand(nil, "PING"), &replies{}, 0, 1), stream.ErrDown)
-}
-
-// replies is a receiver that counts.
-type replies struct {
-	mu sync.Mutex
-	n  int
-}
-
-func (r *replies) Replies(_ uint64, _ []byte, n int, _ bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.n += n
-}
-func (r *replies) Lost(uint64, int, bool) {}
-func (r *replies) Flush()                 {}
-func (r *replies) Keeps(bool) bool        { return false }
-
-func (r *replies) got() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.n
+	return errors.Is(l.Append(resp.AppendCommand(nil, "PING"), &client{}, 0, 1), stream.ErrDown)
 }
 
 func TestSessionsOfOneIdentityShareALane(t *testing.T) {
@@ -360,12 +339,9 @@ func TestALaneThatStandsStillIsLeft(t *testing.T) {
 	if l.Unsettled() || w.Move(l, Reads) != l {
 		t.Fatal("a lane without commands is to be left")
 	}
-	var r replies
 	begin := time.Now()
 	srv.Pause()
-	if err := l.Append(resp.AppendCommand(nil, "PING"), &r, 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	outcome := send(l, "PING")
 	redistest.Eventually(t, 10*time.Second, "the lane is set aside", func() bool { return l.Unsettled() })
 	next := w.Move(second, Reads)
 	if next == l {
@@ -375,7 +351,7 @@ func TestALaneThatStandsStillIsLeft(t *testing.T) {
 		t.Errorf("%d lanes set aside, %d lost", aside, lost)
 	}
 	srv.Continue()
-	redistest.Eventually(t, 10*time.Second, "the answer", func() bool { return r.got() == 1 })
+	await(t, "the answer", outcome, "+PONG\r\n")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.stuck); n == 0 || n > 1+int(time.Since(begin)/stuckPeriod) || w.stuck[0] != topology.Any {
@@ -401,18 +377,16 @@ func TestClientsWhoseWritesAreHeldBackAreCounted(t *testing.T) {
 	}
 	redistest.Eventually(t, 10*time.Second, "the lane is connected", func() bool { return writers[0].IsUp() })
 	srv.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
-	var r replies
+	var last func() string
 	for _, l := range writers {
-		if err := l.Append(resp.AppendCommand(nil, "INCR", "n"), &r, 0, 1); err != nil {
-			t.Fatal(err)
-		}
+		last = send(l, "INCR", "n")
 	}
 	if n := w.HeldBack(); n != 4 {
 		t.Errorf("%d clients beyond those that Redis counts, want 4", n)
 	}
 	srv.Do(t, "CLIENT", "UNPAUSE")
 	w.Paused(time.Time{})
-	redistest.Eventually(t, 10*time.Second, "the answers", func() bool { return r.got() == 5 })
+	await(t, "the answers", last, ":5\r\n")
 	if n := w.HeldBack(); n != 0 {
 		t.Errorf("%d clients after the pause", n)
 	}

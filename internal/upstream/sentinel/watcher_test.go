@@ -221,7 +221,7 @@ func TestAStartWithoutAMajoritySaysWhy(t *testing.T) {
 	})
 }
 
-func TestAnEventIsAReasonToAsk(t *testing.T) {
+func TestAnEventOrADoubtIsAReasonToAsk(t *testing.T) {
 	watch(t, func(s *stand) {
 		s.want(t, first)
 		s.locked(func() {
@@ -238,6 +238,12 @@ func TestAnEventIsAReasonToAsk(t *testing.T) {
 		s.fakes[2].tell("+switch-master", "mymaster 10.0.0.1 6379 10.0.0.2 6379")
 		s.after(time.Millisecond)
 		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+		s.after(askEvery)
+		s.fakes[0].set(3, "10.0.0.3:6379")
+		s.fakes[1].set(3, "10.0.0.3:6379")
+		s.primary.Doubt("10.0.0.2:6379")
+		s.after(time.Millisecond)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379", "b.example:6379>10.0.0.3:6379")
 	})
 }
 
@@ -262,17 +268,6 @@ func TestSentinelsThatAreGoneChangeNothing(t *testing.T) {
 		})
 		s.are(dial.Replica, "10.0.0.1:6379")
 		s.after(2 * time.Second)
-		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
-	})
-}
-
-func TestADoubtIsAReasonToAsk(t *testing.T) {
-	watch(t, func(s *stand) {
-		s.after(askEvery)
-		s.fakes[0].set(2, "10.0.0.3:6379")
-		s.fakes[1].set(2, "10.0.0.3:6379")
-		s.primary.Doubt("10.0.0.1:6379")
-		s.after(time.Millisecond)
 		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
 	})
 }
