@@ -403,27 +403,6 @@ order.forEach((tab, i) => {
   });
 });
 
-document.addEventListener('keydown', e => {
-  if (e.ctrlKey || e.metaKey || e.altKey) return;
-  if (e.target.matches('input, select')) {
-    if (e.key === 'Escape' && e.target === $('search')) {
-      $('search').value = '';
-      $('search').blur();
-      show({search: ''});
-    }
-    return;
-  }
-  if (e.key === ' ' && e.target.matches('button, a')) return; // it presses the button
-  const keys = {
-    '/': () => $('search').focus(), ' ': () => setLive(!live),
-    1: () => open('locks'), 2: () => open('clients'), 3: () => open('hot'),
-  };
-  if (keys[e.key]) {
-    e.preventDefault();
-    keys[e.key]();
-  }
-});
-
 readAddress();
 frame();
 refresh();
