@@ -55,7 +55,7 @@ func New(o Options) (*Engine, error) {
 		Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: opts.Logger, FailStop: e.failstop,
 	}
 	e.losses = &announcer{
-		jobs: e.jobs, redis: opts.Redis, life: e.life, failstop: e.failstop, logger: opts.Logger, entries: e.entries,
+		jobs: e.jobs, client: e.client, life: e.life, failstop: e.failstop, logger: opts.Logger, entries: e.entries,
 	}
 	e.watchdog, err = watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,

@@ -10,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
@@ -86,8 +85,9 @@ func (e *keeper) Forced(key string, ended script.Forced) {
 // not at that moment. Only one that has the hold still takes notice.
 func (e *keeper) tellAgain(lock string, ended script.Forced) {
 	e.calls.After(tellAgainAfter, jobs.Urgent, func() {
-		m := redislink.Message{Channel: script.ForcedChannel, Text: ended.Message(lock)}
-		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{m}); err != nil {
+		m := script.Message{Channel: script.ForcedChannel, Text: ended.Message(lock)}
+		call := script.Tell{Key: lock, Messages: []script.Message{m}}.Call()
+		if _, err := runFor(e.life, e.client, call, script.DecodeDone); err != nil {
 			e.opts.Logger.Debug("the end of a grant was not told", zap.Error(err))
 		}
 	})

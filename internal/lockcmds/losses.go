@@ -80,7 +80,7 @@ type lossReport struct {
 // announcer tells of losses in their order. One job at a time tells them, mostMessages in a go.
 type announcer struct {
 	jobs     jobs.Runner
-	redis    redislink.Topology
+	client   scriptRunner
 	life     context.Context // losses that are not published when it ends never are
 	failstop FailStop
 	logger   *zap.Logger
@@ -156,24 +156,26 @@ func (a *announcer) take() []lossReport {
 
 // publish tells the channel.
 func (a *announcer) publish(losses []lossReport) {
-	messages := make(map[redislink.Node][]redislink.Message, 1)
+	calls := make(map[redislink.Node]script.Tell, 1)
 	var nodes []redislink.Node // in the order of the losses
 	for _, l := range losses {
 		if l.Reason == string(reasonForced) { // the script that ended it has told the channel
 			continue
 		}
-		node := a.redis.Node(l.Key.Lock)
-		if messages[node] == nil {
+		node := a.client.Node(l.Key.Lock)
+		tell, ok := calls[node]
+		if !ok {
 			nodes = append(nodes, node)
 		}
-		messages[node] = append(messages[node], redislink.Message{
+		tell.Key, tell.Messages = l.Key.Lock, append(tell.Messages, script.Message{
 			Channel: script.Lost(l.Key.Lock), Text: strconv.FormatInt(l.Fence, 10) + " " + l.Reason,
 		})
+		calls[node] = tell
 	}
 	for _, node := range nodes {
-		some := messages[node]
-		if err := node.Publish(a.life, some); err != nil {
-			a.logger.Debug("losses not published", zap.Int("locks", len(some)), zap.Error(err))
+		tell := calls[node]
+		if _, err := runFor(a.life, a.client, tell.Call(), script.DecodeDone); err != nil {
+			a.logger.Debug("losses not published", zap.Int("locks", len(tell.Messages)), zap.Error(err))
 		}
 	}
 }

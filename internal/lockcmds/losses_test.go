@@ -124,11 +124,13 @@ type announceNode struct {
 
 func (r *recorder) Node(string) redislink.Node { return &r.announceNode }
 
-func (r *announceNode) Publish(_ context.Context, messages []redislink.Message) error {
-	for _, m := range messages {
-		r.published = append(r.published, m.Channel+" "+m.Text)
+func (r *recorder) Servers() script.Servers { return script.Servers{} }
+
+func (r *announceNode) Eval(_ context.Context, _ redislink.Script, _, args []string) (resp.Value, error) {
+	for message := range slices.Chunk(args, 2) {
+		r.published = append(r.published, strings.Join(message, " "))
 	}
-	return r.err
+	return resp.Value{}, r.err
 }
 
 // pushed is a session that takes pushes.
@@ -152,7 +154,7 @@ func lossOf(key string, fence int64, push func([]byte)) lossReport {
 
 func TestLossesAreToldInOrderAndInBatches(t *testing.T) {
 	runner, redis := &laterLoss{}, &recorder{announceNode: announceNode{err: errors.New("down")}}
-	a := &announcer{jobs: runner, redis: redis, life: t.Context(), logger: zap.NewNop(), entries: logging.NewRepeats(zap.NewNop(), 1, time.Hour)}
+	a := &announcer{jobs: runner, client: scriptRunner{redis}, life: t.Context(), logger: zap.NewNop(), entries: logging.NewRepeats(zap.NewNop(), 1, time.Hour)}
 	const many = 2*mostMessages + 3
 	var pushed, published []string
 	for n := range many {

@@ -82,8 +82,8 @@ func (e *keeper) refresh(q *table.Queue, places []string) {
 
 // listPlaces asks Redis for the places in the queue of a lock.
 func (e *keeper) listPlaces(q *table.Queue) {
-	name := script.Queue(q.Names().Key)
-	places, err := e.client.Node(name).List(e.life, name, table.SeenLimit)
+	call := script.Places{Key: q.Names().Key, Most: table.SeenLimit}.Call()
+	places, err := runFor(e.life, e.client, call, script.DecodePlaces)
 	e.step(func(*table.Table) { q.PlacesListed(places, failureOf(err)) })
 }
 

@@ -266,7 +266,9 @@ func (p *proxy) awaitAttempts(key string) {
 
 // publish has the engine's own client connect.
 func (e *Engine) publish(channel, message string) error {
-	return e.client.Node(channel).Publish(e.life, []redislink.Message{{Channel: channel, Text: message}})
+	call := script.Tell{Key: channel, Messages: []script.Message{{Channel: channel, Text: message}}}.Call()
+	_, err := runFor(e.life, e.client, call, script.DecodeDone)
+	return err
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

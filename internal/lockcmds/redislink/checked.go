@@ -87,7 +87,7 @@ func (c *checked) early(why error) error {
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		why = context.DeadlineExceeded // the library has an error of its own for the other
 	}
-	return c.client.unreached(why)
+	return unreached(why)
 }
 
 // take takes bytes of Redis.

@@ -55,7 +55,7 @@ type Client struct {
 	end   context.CancelFunc
 
 	mu         sync.Mutex    // guards the fields below
-	failed     time.Time     // when the latest connection could not be made; zero: it could
+	failed     time.Time     // when connect has failed; zero: a connection was made since
 	failure    error         // why that was
 	warned     time.Time     // when the log was told of a connection that was given up
 	up         bool          // a command was answered, and no connection was lost since
@@ -99,15 +99,15 @@ func New(opts Options) *Client {
 
 // dial opens a connection for the library. All its errors wrap ErrUnsent.
 func (c *Client) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-	if err := c.refused(); err != nil {
-		return nil, err
+	if c.redis == nil { // New is not done
+		return nil, errClosed
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
 	nc, err := c.opts.Dial(ctx)
 	if err != nil {
-		return nil, c.unreached(err)
+		return nil, unreached(err)
 	}
 	conn := &checked{Conn: nc, client: c, greeting: 1} // HELLO
 	if c.opts.DB != 0 {
@@ -117,26 +117,8 @@ func (c *Client) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Confi
 	return conn, nil
 }
 
-// refused says why no attempt to connect is made now; nil: one is made.
-func (c *Client) refused() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.redis == nil || c.life.Err() != nil: // New is not done, or Close has been called
-		return errClosed
-	case time.Since(c.failed) < dialPause:
-		return c.failure
-	}
-	return nil
-}
-
-// unreached notes that a connection could not be made. So nothing was sent, which the error says.
-func (c *Client) unreached(why error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failure, c.failed = fmt.Errorf("connect: %w: %w", ErrUnsent, why), time.Now()
-	return c.failure
-}
+// unreached says that a connection could not be made, so nothing was sent.
+func unreached(why error) error { return fmt.Errorf("connect: %w: %w", ErrUnsent, why) }
 
 // reached notes that a connection was made.
 func (c *Client) reached() {
@@ -169,6 +151,10 @@ func (c *Client) ready(ctx context.Context) error {
 		c.mu.Unlock()
 		return nil
 	}
+	if c.connecting == nil && time.Since(c.failed) < dialPause {
+		defer c.mu.Unlock()
+		return c.failure
+	}
 	if c.connecting == nil {
 		c.connecting = make(chan struct{})
 		go c.connect(c.connecting)
@@ -178,7 +164,7 @@ func (c *Client) ready(ctx context.Context) error {
 	select {
 	case <-connecting:
 	case <-ctx.Done():
-		return fmt.Errorf("connect: %w: %w", ErrUnsent, ctx.Err())
+		return unreached(ctx.Err())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,13 +182,11 @@ func (c *Client) connect(ended chan struct{}) {
 	_, refused := rueidis.IsRedisErr(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch c.up = err == nil || refused; {
-	case c.up:
-		c.failure = nil
-	case errors.Is(err, ErrUnsent):
-		c.failure = err
-	default: // the PING is no call of the engine's
-		c.failure = fmt.Errorf("connect: %w: %w", ErrUnsent, err)
+	if c.up = err == nil || refused; !c.up {
+		c.failed, c.failure = time.Now(), err
+		if !errors.Is(err, ErrUnsent) { // the PING is no call of the engine's
+			c.failure = unreached(err)
+		}
 	}
 	c.connecting = nil
 	close(ended)
@@ -259,36 +243,6 @@ func (c *Client) Ask(ctx context.Context, s Script, keys, args []string) (resp.V
 		return resp.Value{}, err
 	}
 	return valueOf(c.redis.DoMulti(ctx, c.redis.B().Asking().Build(), Call{s, keys, args}.byText(c.redis.B()))[1])
-}
-
-// List implements Node.
-func (c *Client) List(ctx context.Context, key string, most int) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
-	defer cancel()
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	list, err := c.redis.Do(ctx, c.redis.B().Lrange().Key(key).Start(0).Stop(int64(most)-1).Build()).AsStrSlice()
-	return list, classify(err)
-}
-
-// Publish implements Node.
-func (c *Client) Publish(ctx context.Context, messages []Message) error {
-	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
-	defer cancel()
-	if err := c.ready(ctx); err != nil {
-		return err
-	}
-	commands := make(rueidis.Commands, len(messages))
-	for i, m := range messages {
-		commands[i] = c.redis.B().Publish().Channel(m.Channel).Message(m.Text).Build()
-	}
-	for _, answer := range c.redis.DoMulti(ctx, commands...) {
-		if err := answer.Error(); err != nil {
-			return classify(err)
-		}
-	}
-	return nil
 }
 
 // bySHA is the command for a server that may know the script.

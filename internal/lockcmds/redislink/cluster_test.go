@@ -110,17 +110,24 @@ func TestACallFindsTheServerOfItsSlot(t *testing.T) {
 			f.view = clustertest.View(t, share("a", "10.0.0.1:1", 0, 8191), share("b", "10.0.0.1:2", 8192, 16383))
 		}
 		var calls []string
-		err := slotNode{newCluster(t, f), 5}.route(t.Context(), func(_ context.Context, s *server, asking bool) error {
+		v, err := slotNode{newCluster(t, f), 5}.route(t.Context(), func(_ context.Context, s *server, asking bool) (v resp.Value, err error) {
 			text := string(s.at)
 			if asking {
 				text += " asking"
 			}
 			calls = append(calls, text)
 			if len(calls) > len(c.answers) {
-				return errors.New("one call too many")
+				return v, errors.New("one call too many")
 			}
-			return c.answers[len(calls)-1]
+			err = c.answers[len(calls)-1]
+			if refusal := Refusal(""); errors.As(err, &refusal) {
+				return resp.Value{Kind: resp.SimpleError, Str: []byte(refusal)}, nil
+			}
+			return v, err
 		})
+		if v.IsError() {
+			err = Refusal(v.Str)
+		}
 		if got := strings.Join(append(calls, f.refreshed...), ", "); got != c.want || !errors.Is(err, c.fails) {
 			t.Errorf("%s: %s; %v, want %s; %v", name, got, err, c.want, c.fails)
 		}
@@ -128,11 +135,11 @@ func TestACallFindsTheServerOfItsSlot(t *testing.T) {
 }
 
 func TestACallWithoutAServer(t *testing.T) {
-	never := func(context.Context, *server, bool) error { return errors.New("called") }
+	never := func(context.Context, *server, bool) (v resp.Value, err error) { return v, errors.New("called") }
 	f := &fleet{view: clustertest.View(t, share("a", "10.0.0.1:1", 0, 100))}
 	c := newCluster(t, f)
 	n := slotNode{c, 101}
-	if err := n.route(t.Context(), never); !errors.Is(err, errNobody) || !errors.Is(err, ErrUnsent) {
+	if _, err := n.route(t.Context(), never); !errors.Is(err, errNobody) || !errors.Is(err, ErrUnsent) {
 		t.Errorf("a slot without an owner: %v", err)
 	}
 	if err := n.Server().Confirm(nil); !errors.Is(err, errNobody) {
@@ -142,7 +149,7 @@ func TestACallWithoutAServer(t *testing.T) {
 		t.Errorf("the view is not looked at: %q", f.refreshed)
 	}
 	c.Close()
-	if err := (slotNode{c, 5}).route(t.Context(), never); !errors.Is(err, errClosed) || !errors.Is(err, ErrUnsent) {
+	if _, err := (slotNode{c, 5}).route(t.Context(), never); !errors.Is(err, errClosed) || !errors.Is(err, ErrUnsent) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -242,17 +249,15 @@ func TestAStaleViewInFrontOfRealServers(t *testing.T) {
 				t.Errorf("%s: %+v, %v", key, v, err)
 			}
 		}
-		if list, err := n.List(t.Context(), key, 10); err != nil || len(list) != 2 {
-			t.Errorf("%s: the list %v, %v", key, list, err)
-		}
 	}
-	if len(f.refreshed) < 30 {
+	if len(f.refreshed) < 20 {
 		t.Errorf("%d signs of change were reported", len(f.refreshed))
 	}
 	f.show(right)
 	c.Node("k1").Subscribe("k1")
 	told.want(t, "confirmed k1")
-	if err := c.Node("k1").Publish(t.Context(), []Message{{Channel: "k1", Text: "x"}}); err != nil {
+	publishes := text("return redis.call('PUBLISH', KEYS[1], 'x')")
+	if _, err := c.Node("k1").Eval(t.Context(), publishes, []string{"k1"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	told.want(t, "published k1")

@@ -2,7 +2,7 @@
 // subscriptions of waiters. It alone imports the Redis client library. The engine sees interfaces without any type of
 // that library, so a test can put a model of Redis in its place.
 //
-//	engine ── Topology.Node(key) ──► Node.Eval, List, Publish ──► one connection for commands
+//	engine ── Topology.Node(key) ──► Node.Eval ──► one connection for commands
 //	                                 Node.Server ──► Server.Confirm ──► connections that wait for replicas
 //	                                 Node.Subscribe, Unsubscribe ──► one connection for subscriptions
 //	engine ◄── Listener.Confirmed, Published, Refused ◄──┘ Topology.Run keeps it
@@ -52,10 +52,6 @@ type Node interface {
 	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until the
 	// deadline of ctx, and for AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
 	Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error)
-	// List returns the first n entries of a list; see Eval. An error may also be a Refusal.
-	List(ctx context.Context, key string, most int) ([]string, error)
-	// Publish publishes messages in their order; see Eval. It returns the first error.
-	Publish(ctx context.Context, messages []Message) error
 	// Server is the server that this is at present. Many nodes of a cluster may be at one.
 	Server() Server
 	// Subscribe wants a channel. Listener.Confirmed follows now and after each new connection, until Unsubscribe. It
@@ -86,9 +82,6 @@ type Script interface {
 	Text() string
 	SHA() string
 }
-
-// Message is what Publish publishes.
-type Message struct{ Channel, Text string }
 
 // Refusal is an error reply of Redis, to be passed on as it is.
 type Refusal = script.Error

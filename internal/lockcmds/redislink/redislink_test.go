@@ -100,7 +100,7 @@ func TestScriptsAreSentWithTheirTextWhenRedisDoesNotKnowThem(t *testing.T) {
 func TestErrorsSayWhetherAnythingWasSent(t *testing.T) {
 	srv := redistest.Start(t)
 	c, _ := start(t, Options{Addr: srv.Addr()})
-	if err := c.Publish(t.Context(), []Message{{"c", "m"}}); err != nil {
+	if _, err := c.Eval(t.Context(), text("return 1"), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	srv.Pause()
@@ -290,30 +290,15 @@ func TestCloseEndsCalls(t *testing.T) {
 	}
 }
 
-func TestListsAndRefusals(t *testing.T) {
-	srv := redistest.Start(t)
-	c, _ := start(t, Options{Addr: srv.Addr()})
-	srv.Do(t, "RPUSH", "l", "a", "b", "c")
-	list, err := c.List(t.Context(), "l", 2)
-	if err != nil || len(list) != 2 || list[1] != "b" {
-		t.Errorf("%q, %v", list, err)
-	}
-	srv.Do(t, "SET", "s", "x")
-	var refusal Refusal
-	if _, err := c.List(t.Context(), "s", 2); !errors.As(err, &refusal) {
-		t.Errorf("a string: %v", err)
-	}
-}
-
 func TestSubscriptionsAreKept(t *testing.T) {
 	srv := redistest.Start(t)
 	c, h := start(t, Options{Addr: srv.Addr()})
 	c.Subscribe("a")
 	c.Subscribe("b")
 	h.want(t, "confirmed a", "confirmed b")
-	if err := c.Publish(t.Context(), []Message{{"a", "0"}, {"none", "0"}, {"b", "0"}}); err != nil {
-		t.Fatal(err)
-	}
+	srv.Do(t, "PUBLISH", "a", "0")
+	srv.Do(t, "PUBLISH", "none", "0")
+	srv.Do(t, "PUBLISH", "b", "0")
 	h.want(t, "published a", "published b")
 	c.Unsubscribe("b")
 	c.Subscribe("c")

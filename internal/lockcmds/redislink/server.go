@@ -77,11 +77,6 @@ func (o observed) Write(
 	return answers, have, err
 }
 
-// isAnswer reports whether the outcome of a call came from Redis.
-func isAnswer(err error) bool {
-	return !errors.Is(err, ErrUnsent) && !errors.Is(err, ErrInDoubt)
-}
-
 // guard makes a call, unless the server does not answer.
 func (s *server) guard(ctx context.Context, call func(context.Context) error) error {
 	begin, while := time.Now(), standstill
@@ -106,7 +101,7 @@ func (s *server) guard(ctx context.Context, call func(context.Context) error) er
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.mute = s.mute || !s.since.After(begin) && time.Since(begin) >= while
-	case isAnswer(err):
+	case err == nil:
 		s.since, s.mute = time.Now(), false
 	}
 	return err

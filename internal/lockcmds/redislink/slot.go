@@ -23,10 +23,8 @@ var (
 	errRedirects = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
 )
 
-// refusal is what a cluster means by an error; not refused: the server has not sent it, or for another reason.
-func refusal(err error) topology.Refusal {
-	var text Refusal
-	errors.As(err, &text)
+// refusal is what a cluster means by an error reply.
+func refusal(text Refusal) topology.Refusal {
 	return topology.ReadRefusal([]byte("-" + string(text) + "\r\n"))
 }
 
@@ -39,78 +37,59 @@ func (n slotNode) owner() *topology.ClusterNode {
 	return owner
 }
 
+// Eval implements Node.
+func (n slotNode) Eval(ctx context.Context, script Script, keys, args []string) (resp.Value, error) {
+	return n.route(ctx, func(ctx context.Context, s *server, asking bool) (resp.Value, error) {
+		if asking {
+			return s.Ask(ctx, script, keys, args)
+		}
+		return s.Eval(ctx, script, keys, args)
+	})
+}
+
 // route makes a call at the server of the slot. If that refuses it, and names another server of the view, the call is
 // made there, because it has not run.
-func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *server, asking bool) error) error {
+func (n slotNode) route(
+	ctx context.Context, call func(ctx context.Context, s *server, asking bool) (resp.Value, error),
+) (v resp.Value, err error) {
 	fleet := n.c.fleet
 	view, owner, asking := fleet.View(), n.owner(), false
 	if owner == nil {
-		return errNobody
+		return v, errNobody
 	}
 	for range hops {
 		s := n.c.server(topology.Node(owner.ID))
 		if s == nil {
-			return errClosed
+			return v, errClosed
 		}
-		err := s.guard(ctx, func(ctx context.Context) error { return call(ctx, s, asking) })
+		err = s.guard(ctx, func(ctx context.Context) (err error) {
+			v, err = call(ctx, s, asking)
+			return err
+		})
 		if errors.Is(err, ErrUnsent) || errors.Is(err, context.DeadlineExceeded) {
 			fleet.Refresh(topology.Any, nil) // nothing announces that a server was stopped, and another promoted
-			return err
 		}
-		why := refusal(err)
+		if err != nil || !v.IsError() {
+			return v, err
+		}
+		why := refusal(Refusal(v.Str))
 		switch {
 		case !why.Concerns(n.slot):
-			return err
+			return v, nil
 		case why.Reason == topology.TryLate:
 			fleet.Refresh(s.at, nil)
-			return err
+			return v, nil
 		}
 		asking = why.Reason == topology.Asking
 		if owner = view.Named(why, s.at); owner == nil {
 			fleet.Refresh(s.at, nil)
-			return errRedirects
+			break
 		}
 		if !asking {
 			fleet.Refresh(topology.Node(owner.ID), nil)
 		}
 	}
-	return errRedirects
-}
-
-// Eval implements Node.
-func (n slotNode) Eval(ctx context.Context, script Script, keys, args []string) (v resp.Value, err error) {
-	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (err error) {
-		if asking {
-			v, err = s.Ask(ctx, script, keys, args)
-		} else {
-			v, err = s.Eval(ctx, script, keys, args)
-		}
-		if v.IsError() {
-			return Refusal(v.Str)
-		}
-		return err
-	})
-	if isAnswer(err) {
-		err = nil
-	}
-	return v, err
-}
-
-// List implements Node.
-func (n slotNode) List(ctx context.Context, key string, most int) (list []string, err error) {
-	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (err error) {
-		if asking { // a key that is being moved is not looked at
-			return fmt.Errorf("the list is being moved: %w", ErrUnsent)
-		}
-		list, err = s.List(ctx, key, most)
-		return err
-	})
-	return list, err
-}
-
-// Publish implements Node.
-func (n slotNode) Publish(ctx context.Context, messages []Message) error {
-	return n.route(ctx, func(ctx context.Context, s *server, _ bool) error { return s.Publish(ctx, messages) })
+	return resp.Value{}, errRedirects
 }
 
 // Server implements Node: it is the owner of the slot by the present view.

@@ -198,6 +198,24 @@ func ReadForced(text string) (m ForcedMessage, ok bool) {
 // IsHandle reports whether the message proves that the grant of that owner was released by its handle.
 func (m ForcedMessage) IsHandle(owner string) bool { return m.proof == proofOf(owner, m.Fence) }
 
+// Message is what Tell publishes.
+type Message struct{ Channel, Text string }
+
+// Tell publishes messages about locks of one hash slot, in their order.
+type Tell struct {
+	Key      string // one of the locks
+	Messages []Message
+}
+
+// Call is the call of tell.
+func (t Tell) Call() Call {
+	c := tell.of(t.Key)
+	for _, m := range t.Messages {
+		c.Args = tell.appendRow(c.Args, "to", m.Channel, "text", m.Text)
+	}
+	return c
+}
+
 // DecodeForced decodes the answer of force: the grants that were ended.
 func DecodeForced(v resp.Value) (all []Forced, err error) {
 	if v.IsError() {

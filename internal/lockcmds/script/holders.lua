@@ -101,6 +101,20 @@ for i = 1, #ended, 2 do
 end
 return ended
 
+--@ tell: publish messages that no other script has published. One that the user may not publish keeps back no other.
+--
+-- Returns  {1}, or the first refusal
+
+local lock = unpack(KEYS)
+--@
+local refused
+for i = 1, #ARGV, 2 do
+  local to, text = unpack(ARGV, i, i + 1)
+  local answer = redis.pcall('PUBLISH', to, text)
+  refused = refused or type(answer) == 'table' and answer
+end
+return refused or {1}
+
 --@ ask: nothing. Redis answers whether the client may run scripts.
 --
 -- Returns  {now}  it may; now is that of clock

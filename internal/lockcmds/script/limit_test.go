@@ -239,7 +239,7 @@ func TestACallAboutAKeyOfAnotherTypeIsRefused(t *testing.T) {
 	for _, owner := range []string{me, named} {
 		for name, call := range calls(owner, newest) {
 			switch call.Name() {
-			case "info", "force", "head", "leave", "look", "remove_head", "refresh", "ask": // they know no holders, or all
+			case "info", "force", "head", "leave", "look", "remove_head", "refresh", "places", "tell", "ask": // they know no holders, or all
 				continue
 			}
 			b.resetPermits(permitStates["all are out"])

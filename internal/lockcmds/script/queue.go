@@ -62,6 +62,26 @@ func DecodeHead(v resp.Value) (place string, err error) {
 	return string(v.Str), nil
 }
 
+// Places asks for the first places in the queue of a lock.
+type Places struct {
+	Key  string
+	Most int
+}
+
+// Call is the call of places.
+func (p Places) Call() Call { return places.of(p.Key, "most", itoa(int64(p.Most))) }
+
+// DecodePlaces decodes the answer of places.
+func DecodePlaces(v resp.Value) (all []string, err error) {
+	if v.IsError() {
+		return nil, ErrorOf(v)
+	}
+	for _, place := range v.Elems {
+		all = append(all, string(place.Str))
+	}
+	return all, nil
+}
+
 // Look looks after a free lock that was kept for a waiter.
 type Look struct{ Key string }
 

@@ -7,6 +7,14 @@ local lock, queue = unpack(KEYS)
 --@
 return head_of() or false
 
+--@ places: the first places in the fair queue of a lock.
+--
+-- Returns  {place, ...}  text
+
+local queue = unpack(KEYS)
+local most = unpack(ARGV)
+return redis.call('LRANGE', queue, '0', most - 1)
+
 --@ look: wake those in the queue of a free lock that is not kept any more.
 --
 -- It was kept for the first of them that listens, which has not come.

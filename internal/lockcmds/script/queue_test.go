@@ -2,10 +2,13 @@ package script_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 const wait = 300000
@@ -305,4 +308,39 @@ func TestManyLeaveInOneCall(t *testing.T) {
 			equal(t, "nothing left", b.c.Exists(t.Context(), b.n.Queue, b.n.Deadlines).Val(), int64(0))
 		}
 	})
+}
+
+func TestTheFirstPlacesAreTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.acquire(ownerA, 30000)
+		for _, owner := range []string{ownerB, ownerC, ownerD} {
+			b.fair(owner, 30000, wait, 1)
+		}
+		call := script.Places{Key: b.n.Lock, Most: 2}.Call()
+		got, err := b.c.Eval(t.Context(), call.Text(), call.Keys, call.Args[0]).StringSlice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "places", got, []string{ownerB, ownerC})
+	})
+}
+
+func TestAMessageThatMayNotBePublishedKeepsBackNoOther(t *testing.T) {
+	b := newRig(t)
+	sub := b.c.Subscribe(t.Context(), "ours")
+	t.Cleanup(func() { _ = sub.Close() })
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.c.Do(t.Context(), "ACL", "SETUSER", "default", "resetchannels", "&ours").Err(); err != nil {
+		t.Fatal(err)
+	}
+	call := script.Tell{Key: key, Messages: []script.Message{{"theirs", "1"}, {"ours", "2"}}}.Call()
+	err := b.c.Eval(t.Context(), call.Text(), call.Keys, call.Args[0], call.Args[1], call.Args[2], call.Args[3]).Err()
+	if err == nil || !strings.Contains(err.Error(), "channel") {
+		t.Errorf("a refusal is not told: %v", err)
+	}
+	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "2" {
+		t.Errorf("%v, %v", m, err)
+	}
 }

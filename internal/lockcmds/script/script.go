@@ -67,7 +67,9 @@ var (
 	renew         = load("renew")
 	info          = load("info")
 	head          = load("head")
+	places        = load("places")
 	force         = load("force")
+	tell          = load("tell")
 	drop          = load("drop")
 	prove         = load("prove")
 	bound         = load("bound")
@@ -164,8 +166,8 @@ func numbersOf(v resp.Value) (n numbers, _ error) {
 	return n, nil
 }
 
-// DecodeDone decodes the answer of look, bound, prove and drop: whether the free lock is still kept, the lock has got the
-// TTL, the grant is there, the owner had the grant.
+// DecodeDone decodes the answer of look, bound, prove, drop and tell: whether the free lock is still kept, the lock has got the
+// TTL, the grant is there, the owner had the grant, all was published.
 func DecodeDone(v resp.Value) (bool, error) {
 	n, err := numbersOf(v)
 	return err == nil && n.at[0] >= done, err

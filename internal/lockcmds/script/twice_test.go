@@ -318,6 +318,8 @@ func calls(owner string, number int64) map[string]script.Call {
 		"stale head":              script.RemoveHead{Key: key, Place: third}.Call(),
 		"stale head, by force":    script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
 		"head":                    script.Head{Key: key}.Call(),
+		"places":                  script.Places{Key: key, Most: 10}.Call(),
+		"tell":                    script.Tell{Key: key, Messages: []script.Message{{"a", "b"}}}.Call(),
 		"ask":                     script.Ask{}.Call(),
 		"look":                    script.Look{Key: key}.Call(),
 		"bound":                   script.Bound{Key: key, Lease: time.Minute}.Call(),

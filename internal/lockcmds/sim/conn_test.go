@@ -272,38 +272,6 @@ type scriptCall struct {
 
 func (c *scriptCall) on(at *server) resp.Value { return at.w.eval(at, c.p, c.script, c.keys, c.args) }
 
-func (n *node) List(ctx context.Context, key string, most int) ([]string, error) {
-	v, err := n.ask(ctx, []string{key}, doing(func(at *server) resp.Value {
-		out := resp.Value{Kind: resp.Array}
-		list := at.do("LRANGE", []string{key, "0", "-1"}).list
-		for _, e := range list[:min(most, len(list))] {
-			out.Elems = append(out.Elems, resp.Value{Kind: resp.Bulk, Str: []byte(e.text)})
-		}
-		return out
-	}))
-	if err == nil && v.IsError() {
-		err = redislink.Refusal(v.Str)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var list []string
-	for _, e := range v.Elems {
-		list = append(list, string(e.Str))
-	}
-	return list, nil
-}
-
-func (n *node) Publish(ctx context.Context, messages []redislink.Message) error {
-	_, err := n.ask(ctx, nil, doing(func(at *server) resp.Value {
-		for _, m := range messages {
-			at.subs.publish(m.Channel, m.Text)
-		}
-		return resp.Value{Kind: resp.Integer}
-	}))
-	return err
-}
-
 func (l *link) Subscribe(channel string) {
 	if !slices.Contains(l.wanted, channel) {
 		l.wanted = append(l.wanted, channel)

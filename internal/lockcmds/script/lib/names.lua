@@ -32,6 +32,8 @@
 --   drop       flag: a lease that ends earlier stays; else the lease is set
 --   note       "#text", what LOCKINFO shows of the holder; empty: the one that is there stays
 --   nth        which of the locks
+--   most       how many are told of
+--   to, text   a message, and its channel
 --   lost       channel on which losses of the lock are told; empty: an end by the handle is none
 --   forced     channel on which proxies are told of grants that were ended by force, or by their handle
 --   force      flag: remove the place although it has a subscriber: it was woken often enough, and its turn is over
