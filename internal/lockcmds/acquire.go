@@ -277,7 +277,7 @@ func (w *acquire) granted(g grant) []byte {
 	record := table.Grant{
 		Fence: g.fence, Count: g.count, SentAt: g.sentAt,
 		TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
-		Client: table.Client(w.s.Client.ClientInfo), Note: w.Note,
+		Client: w.s.Client, Note: w.Note,
 	}
 	if g.exclusive {
 		record.Kind = exclusive{}
@@ -292,7 +292,7 @@ func (w *acquire) granted(g grant) []byte {
 	switch {
 	case verdict == table.Usable:
 		if g.count > 1 && !w.OfNamed() {
-			w.e.opts.Reentries.Note(w.s.Client, w.Lock)
+			w.e.opts.Reentries.Note(w.s.Client, w.s.Library, w.Lock)
 		}
 		if f := w.e.opts.Events.Granted; f != nil {
 			f(w.Verb, now.Sub(w.began))

@@ -63,10 +63,10 @@ func (w *acquire) watchBehindLocked() {
 	})
 	w.blocks = e.opts.Clock.AfterFunc(longWait, func() {
 		e.mu.Lock()
-		blocks, client := e.table.BlocksItself(&w.Waiter), w.s.Client
+		blocks, client, library := e.table.BlocksItself(&w.Waiter), w.s.Client, w.s.Library
 		e.mu.Unlock()
 		if blocks {
-			e.opts.Reentries.NoteBlocks(client, w.Lock)
+			e.opts.Reentries.NoteBlocks(client, library, w.Lock)
 		}
 	})
 }

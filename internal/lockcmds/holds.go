@@ -37,8 +37,9 @@ type clientSession struct {
 
 	// Facts of the session's latest lock command, written with the session lock and keeper.mu held. A reader holds one of
 	// them. The command itself needs none until its reply.
-	Client reentrant
-	Proto  int
+	Client  table.Client
+	Library string // as in contract.Caller
+	Proto   int
 
 	// Guarded by keeper.mu.
 	ended    bool     // its client has gone, or gets no more
@@ -91,10 +92,10 @@ func (e *keeper) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientS
 		c.Each = e.defaults().Reentry.each(s.Announced)
 		e.sessions[s.ID] = c
 		if c.Each {
-			e.opts.Reentries.NoteEach(reentrant{ClientInfo: s.Info, Library: s.Library})
+			e.opts.Reentries.NoteEach(s.Info, s.Library)
 		}
 	}
-	c.Client, c.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
+	c.Client, c.Library, c.Proto = s.Info, s.Library, s.Proto
 	if name := &c.Client.Name; len(*name) > mostOfName {
 		*name = strings.Clone((*name)[:mostOfName])
 	}

@@ -25,7 +25,7 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		for _, h := range a.Holders {
 			one := lockHolder{Holder: h}
 			if here := e.table.HoldByFence(cmd.Key, h.Fence); here != nil && here.Owner == h.Owner {
-				one.Client = contract.ClientInfo(here.Client())
+				one.Client = here.Client()
 			}
 			holders = append(holders, one)
 		}

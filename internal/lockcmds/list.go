@@ -85,7 +85,7 @@ func (e *Engine) holds() iter.Seq[Hold] {
 		return Hold{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence, Since: h.Since, Fixed: h.Fixed,
 			TTL: left, Late: !h.Fixed && !ends && left < h.TTL/2, Mode: kindOf(h.Key).Mode(), Limit: h.Limit,
-			Waiters: all, Fair: fair, Client: contract.ClientInfo(h.Client()), Note: h.Note, Reentry: reentry,
+			Waiters: all, Fair: fair, Client: h.Client(), Note: h.Note, Reentry: reentry,
 		}, true
 	})
 }

@@ -107,7 +107,7 @@ func TestALongNameIsCutInNotesAndLists(t *testing.T) {
 	w.limits.NoteHost = "host1"
 	a := newClient(1)
 	a.caller.Info.Name = strings.Repeat("n", 1<<20)
-	h := w.acquire(t, a, "", func(g *table.Grant) { g.Client = table.Client(w.sessions[1].Client.ClientInfo) })
+	h := w.acquire(t, a, "", func(g *table.Grant) { g.Client = w.sessions[1].Client })
 	w.Own.Answers = []any{locktest.Numbers(1)}
 	w.pass(t, 10*time.Second)
 	if note := w.Own.Args[0][3]; !strings.HasSuffix(note, " via host1") || len(note) > 256 {
@@ -122,7 +122,7 @@ func TestALongNameIsCutInNotesAndLists(t *testing.T) {
 func TestAHoldHasItsNoteWhenNotesAreOnAgain(t *testing.T) {
 	w, a := newLockWorld(t), newClient(1)
 	a.caller.Info.Name = "me"
-	w.acquire(t, a, "", func(g *table.Grant) { g.Client = table.Client(w.sessions[1].Client.ClientInfo) })
+	w.acquire(t, a, "", func(g *table.Grant) { g.Client = w.sessions[1].Client })
 	w.Own.Answers = []any{locktest.Numbers(1), locktest.Numbers(1), locktest.Numbers(1)}
 	var notes []string
 	for _, host := range []string{"", "host1", "host1"} {

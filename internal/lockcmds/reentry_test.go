@@ -14,22 +14,18 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-func reentrantClient(library, name string) reentrant {
-	return reentrant{Library: library, ClientInfo: contract.ClientInfo{Addr: "10.0.0.1:1", Name: name}}
-}
-
 func TestEachNameIsLoggedOnce(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	counted := 0
 	r := &Reentries{Logger: zap.New(core), Counted: func() { counted++ }}
-	for _, c := range []reentrant{
-		reentrantClient("", ""), reentrantClient("", "worker"), // not announced
-		reentrantClient("redis-py", ""), reentrantClient("redis-py", ""), reentrantClient("redis-py", "worker"), reentrantClient("go-redis", "worker"), reentrantClient("go-redis", ""),
+	for _, c := range []struct{ library, name string }{
+		{"", ""}, {"", "worker"}, // not announced
+		{"redis-py", ""}, {"redis-py", ""}, {"redis-py", "worker"}, {"go-redis", "worker"}, {"go-redis", ""},
 	} {
-		r.Note(c, "k")
+		r.Note(contract.ClientInfo{Name: c.name}, c.library, "k")
 	}
 	for range 2 {
-		r.NoteNotHeld(reentrantClient("go-redis", ""), "k")
+		r.NoteNotHeld(contract.ClientInfo{}, "go-redis", "k")
 	}
 	var got []string
 	for _, e := range logs.All() {
@@ -50,7 +46,7 @@ func TestNamesAreBounded(t *testing.T) {
 	r := &Reentries{Logger: zap.New(core)}
 	long := strings.Repeat("n", 1<<20)
 	for i := range 2 * mostNames {
-		r.Note(reentrantClient(long, strconv.Itoa(i)+long), long)
+		r.Note(contract.ClientInfo{Name: strconv.Itoa(i) + long}, long, long)
 	}
 	if logs.Len() != mostNames || len(r.named) != mostNames {
 		t.Errorf("%d lines, %d names", logs.Len(), len(r.named))

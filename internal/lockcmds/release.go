@@ -151,7 +151,7 @@ func (r *release) Answered(o callOutcome) []byte {
 		return failureReply(overwritten)
 	}
 	if reply == table.NotHeld && !r.named() && r.Named == 0 {
-		r.e.opts.Reentries.NoteNotHeld(r.session.Client, r.Key.Lock)
+		r.e.opts.Reentries.NoteNotHeld(r.session.Client, r.session.Library, r.Key.Lock)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }

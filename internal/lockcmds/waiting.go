@@ -150,8 +150,7 @@ func (w *acquire) noteEnd(now time.Time, end waitEnd) {
 	if !w.e.slow(took) {
 		return
 	}
-	c := w.s.Client
-	by, behind := party{w.Owner, table.Client(c.ClientInfo), w.Note}, party{}
+	by, behind := party{w.Owner, w.s.Client, w.Note}, party{}
 	if w.behind != nil {
 		behind = *w.behind
 	}

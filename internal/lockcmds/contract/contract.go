@@ -81,10 +81,7 @@ type Caller struct {
 type Losses = table.Losses
 
 // ClientInfo names a client connection for people.
-type ClientInfo struct {
-	Addr string
-	Name string // of CLIENT SETNAME; may be empty
-}
+type ClientInfo = table.Client
 
 // Call is one script on a session's own connection to Redis.
 type Call struct {

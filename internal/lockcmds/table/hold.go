@@ -27,7 +27,10 @@ func (k Key) name() Key {
 }
 
 // Client names a client connection for people.
-type Client struct{ Addr, Name string }
+type Client struct {
+	Addr string
+	Name string // of CLIENT SETNAME; may be empty
+}
 
 // Session is the table's part of one session. The caller sets Name, Losses, Tag and Memory before its first use.
 type Session struct {
