@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -29,8 +28,7 @@ var errStandstill = fmt.Errorf("the server does not answer: %w", ErrUnsent)
 // server is one server of a cluster. Its subscriber runs as long as it has connections.
 type server struct {
 	*Client
-	at    topology.Node
-	fleet Fleet
+	at topology.Node
 
 	mu     sync.Mutex
 	flying int       // calls on their way
@@ -46,35 +44,7 @@ func (c *Cluster) newServer(at topology.Node) *server {
 	client := New(opts)
 	client.Listen(c.listener)
 	c.runs.Go(func() { client.Run(client.life) })
-	return &server{Client: client, at: at, fleet: c.fleet}
-}
-
-// Confirm implements Server. If a slot has moved, the answers for its keys say so.
-func (s *server) Confirm(f func(Confirmation) error) error {
-	err := s.Client.Confirm(func(conn Confirmation) error { return f(observed{conn, s}) })
-	if errors.Is(err, ErrUnsent) {
-		s.fleet.Refresh(topology.Any, nil)
-	}
-	return err
-}
-
-// observed is a connection whose answers may be signs of a change.
-type observed struct {
-	Confirmation
-	at *server
-}
-
-func (o observed) Write(
-	ctx context.Context, calls []Call, replicas int, limit time.Duration,
-) (answers []resp.Value, have int, err error) {
-	answers, have, err = o.Confirmation.Write(ctx, calls, replicas, limit)
-	for _, v := range answers {
-		if v.IsError() && refusal(Refusal(v.Str)).Reason != topology.NotRefused {
-			o.at.fleet.Refresh(o.at.at, nil)
-			break
-		}
-	}
-	return answers, have, err
+	return &server{Client: client, at: at}
 }
 
 // guard makes a call, unless the server does not answer.
