@@ -128,8 +128,8 @@ func (w *worker) cycle() {
 		w.hangUp() // and leave the lock to its lease or grace
 	case wish.fixed && w.chance(10):
 		time.Sleep(max(wish.lease, h.lease)) // let it run out: a later acquire must not find it
-		if h.holds > 1 {
-			w.hangUp() // a hold without an end of its own is renewed as long as its connection is there
+		if h.holds > 1 || len(h.permits) > 0 {
+			w.hangUp() // one without an end of its own is renewed as long as its connection is there
 		}
 	default:
 		w.release(wish, h)
