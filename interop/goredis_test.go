@@ -6,22 +6,16 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 func TestGoRedis(t *testing.T) {
 	upstreams(t, library{open: openGoRedis, own: map[string]func(t *testing.T, url string){
-		"connect":      goRedisConnects,
-		"pipeline":     goRedisPipelines,
-		"transaction":  goRedisTransacts,
-		"watch":        goRedisWatches,
-		"pubsub":       goRedisSubscribes,
-		"blocking-pop": goRedisPops,
-		"script":       goRedisScripts,
+		"transaction": goRedisTransacts,
+		"watch":       goRedisWatches,
+		"pubsub":      goRedisSubscribes,
 	}}.claim)
 }
 
@@ -81,48 +75,6 @@ func anys(words []string) []any {
 		list[i] = word
 	}
 	return list
-}
-
-func goRedisConnects(t *testing.T, url string) {
-	c := goRedis(t, url)
-	equal(t, c.Ping(t.Context()).Val(), "PONG")
-	for key, value := range map[string]string{"bytes": everyByte(), "big": strings.Repeat("0123456789abcdef", 65536)} {
-		equal(t, c.Set(t.Context(), key, value, 0).Val(), "OK")
-		equal(t, c.Get(t.Context(), key).Val(), value)
-	}
-	if err := c.Get(t.Context(), "none").Err(); !errors.Is(err, redis.Nil) {
-		t.Errorf("GET of no key: %v", err)
-	}
-}
-
-func everyByte() string {
-	b := make([]byte, 256)
-	for i := range b {
-		b[i] = byte(i)
-	}
-	return string(b)
-}
-
-func goRedisPipelines(t *testing.T, url string) {
-	c := goRedis(t, url)
-	var values []*redis.StringCmd
-	var wrong *redis.IntCmd
-	_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for i := range 1000 {
-			p.Set(t.Context(), "p:"+strconv.Itoa(i), i, 0)
-			values = append(values, p.Get(t.Context(), "p:"+strconv.Itoa(i)))
-			if i == 500 {
-				wrong = p.LPush(t.Context(), "p:499", "x")
-			}
-		}
-		return nil
-	})
-	if err == nil || wrong.Err() == nil || !strings.HasPrefix(wrong.Err().Error(), "WRONGTYPE") {
-		t.Errorf("the pipeline's error: %v, the wrong command's: %v", err, wrong.Err())
-	}
-	for i, v := range values {
-		equal(t, v.Val(), strconv.Itoa(i))
-	}
 }
 
 func goRedisTransacts(t *testing.T, url string) {
@@ -205,36 +157,4 @@ func goRedisSubscribes(t *testing.T, url string) {
 		receive()
 	}
 	equal(t, c.Publish(ctx, "news", "x").Val(), int64(0))
-}
-
-func goRedisPops(t *testing.T, url string) {
-	c := goRedis(t, url)
-	popped := make(chan []string, 1)
-	go func() { popped <- c.BLPop(t.Context(), 0, "queue").Val() }()
-	select {
-	case v := <-popped:
-		t.Fatalf("did not wait: %v", v)
-	case <-time.After(100 * time.Millisecond):
-	}
-	c.RPush(t.Context(), "queue", "job")
-	select {
-	case v := <-popped:
-		equal(t, v, []string{"queue", "job"})
-	case <-time.After(limit):
-		t.Fatal("BLPOP still waits")
-	}
-	if err := c.BLPop(t.Context(), time.Second, "queue").Err(); !errors.Is(err, redis.Nil) {
-		t.Errorf("BLPOP of an empty list: %v", err)
-	}
-}
-
-func goRedisScripts(t *testing.T, url string) {
-	c := goRedis(t, url)
-	double := redis.NewScript("return redis.call('INCRBY', KEYS[1], ARGV[1] * 2)")
-	equal(t, double.Run(t.Context(), c, []string{"s"}, 4).Val(), any(int64(8)))
-	equal(t, c.ScriptFlush(t.Context()).Val(), "OK")
-	if err := double.EvalSha(t.Context(), c, []string{"s"}, 1).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		t.Errorf("EVALSHA after SCRIPT FLUSH: %v", err)
-	}
-	equal(t, double.Run(t.Context(), c, []string{"s"}, 1).Val(), any(int64(10)))
 }

@@ -4,9 +4,7 @@ package interop
 
 import (
 	"context"
-	"errors"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,13 +15,10 @@ import (
 
 func TestRueidis(t *testing.T) {
 	upstreams(t, library{open: openRueidis, own: map[string]func(t *testing.T, url string){
-		"connect":      rueidisConnects,
-		"pipeline":     rueidisPipelines,
-		"transaction":  rueidisTransacts,
-		"watch":        rueidisWatches,
-		"pubsub":       rueidisSubscribes,
-		"blocking-pop": rueidisPops,
-		"script":       rueidisScripts,
+		"connect":     rueidisCaches,
+		"transaction": rueidisTransacts,
+		"watch":       rueidisWatches,
+		"pubsub":      rueidisSubscribes,
 	}}.claim)
 }
 
@@ -96,22 +91,9 @@ func texts(list []any) []any {
 
 func (s rueidisSession) close() { s.conn.Close() }
 
-func rueidisConnects(t *testing.T, url string) {
+func rueidisCaches(t *testing.T, url string) {
 	c := rueidisClient(t, url)
 	ctx := t.Context()
-	pong, err := c.Do(ctx, c.B().Ping().Build()).ToString()
-	if err != nil || pong != "PONG" {
-		t.Fatalf("PING: %q %v", pong, err)
-	}
-	for key, value := range map[string]string{"bytes": everyByte(), "big": strings.Repeat("0123456789abcdef", 65536)} {
-		if err := c.Do(ctx, c.B().Set().Key(key).Value(value).Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-		got, err := c.Do(ctx, c.B().Get().Key(key).Build()).ToString()
-		if err != nil || got != value {
-			t.Errorf("GET %s: %d bytes, %v", key, len(got), err)
-		}
-	}
 	// Client-side caching is on by default: the second read is answered from memory until the key changes.
 	cached := func() rueidis.RedisResult {
 		return c.DoCache(ctx, c.B().Get().Key("cached").Cache(), time.Minute)
@@ -132,26 +114,6 @@ func rueidisConnects(t *testing.T, url string) {
 		v, err := cached().ToString()
 		return err == nil && v == "2"
 	})
-}
-
-func rueidisPipelines(t *testing.T, url string) {
-	c := rueidisClient(t, url)
-	var commands rueidis.Commands
-	for i := range 1000 {
-		key := "p:" + strconv.Itoa(i)
-		commands = append(commands, c.B().Set().Key(key).Value(strconv.Itoa(i)).Build(), c.B().Get().Key(key).Build())
-	}
-	commands = append(commands, c.B().Lpush().Key("p:499").Element("x").Build())
-	results := c.DoMulti(t.Context(), commands...)
-	for i := range 1000 {
-		v, err := results[2*i+1].AsInt64()
-		if err != nil || v != int64(i) {
-			t.Fatalf("reply %d: %d %v", i, v, err)
-		}
-	}
-	if err := results[2000].Error(); err == nil || !strings.HasPrefix(err.Error(), "WRONGTYPE") {
-		t.Errorf("LPUSH to a string: %v", err)
-	}
 }
 
 func rueidisTransacts(t *testing.T, url string) {
@@ -229,54 +191,6 @@ func rueidisSubscribes(t *testing.T, url string) {
 	do(d.B().Unsubscribe().Channel("news").Build(), 1)
 	do(d.B().Punsubscribe().Pattern("n*s").Build(), 0)
 	equal(t, publish("x"), int64(0))
-}
-
-func rueidisPops(t *testing.T, url string) {
-	c := rueidisClient(t, url)
-	ctx := t.Context()
-	popped := make(chan []string, 1)
-	go func() {
-		v, _ := c.Do(ctx, c.B().Blpop().Key("queue").Timeout(0).Build()).AsStrSlice() // nil upon an error
-		popped <- v
-	}()
-	select {
-	case v := <-popped:
-		t.Fatalf("did not wait: %v", v)
-	case <-time.After(100 * time.Millisecond):
-	}
-	if err := c.Do(ctx, c.B().Rpush().Key("queue").Element("job").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	equal(t, receive(t, popped), []string{"queue", "job"})
-	if err := c.Do(ctx, c.B().Blpop().Key("queue").Timeout(0.1).Build()).Error(); !rueidis.IsRedisNil(err) {
-		t.Errorf("BLPOP of an empty list: %v", err)
-	}
-}
-
-func rueidisScripts(t *testing.T, url string) {
-	c := rueidisClient(t, url)
-	ctx := t.Context()
-	double := rueidis.NewLuaScript("return redis.call('INCRBY', KEYS[1], ARGV[1] * 2)")
-	run := func(want int64) {
-		t.Helper()
-		n, err := double.Exec(ctx, c, []string{"s"}, []string{"4"}).AsInt64()
-		if n != want || err != nil {
-			t.Fatalf("got %d %v, want %d", n, err, want)
-		}
-	}
-	run(8)
-	sha, err := c.Do(ctx, c.B().ScriptLoad().Script("return 1").Build()).ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Do(ctx, c.B().ScriptFlush().Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	err = c.Do(ctx, c.B().Evalsha().Sha1(sha).Numkeys(0).Build()).Error()
-	if reply := new(rueidis.RedisError); !errors.As(err, &reply) || !reply.IsNoScript() {
-		t.Errorf("EVALSHA after SCRIPT FLUSH: %v", err)
-	}
-	run(16)
 }
 
 func receive[T any](t *testing.T, from <-chan T) T {

@@ -40,8 +40,12 @@ func (l library) claim(t *testing.T, at redistest.Place) {
 	s := newStand(t, at)
 	direct, url := "redis://"+s.direct.Addr(), "redis://"+s.proxy
 	operations := writeOperations(t)
-	c := lockClaims{open: l.open, url: url}
+	c := client{open: l.open, url: url}
 	all := map[string]func(t *testing.T){
+		"connect":      c.connect,
+		"pipeline":     c.pipeline,
+		"blocking-pop": c.pops,
+		"script":       c.scripts,
 		"mixed":        func(t *testing.T) { compare(t, operations, l.open(t, url), l.open(t, direct)) },
 		"lock":         c.lock,
 		"lock-reentry": c.reentry,
@@ -53,7 +57,13 @@ func (l library) claim(t *testing.T, at redistest.Place) {
 		"lock-owner":   c.owner,
 	}
 	for name, own := range l.own {
-		all[name] = func(t *testing.T) { own(t, url) }
+		shared := all[name]
+		all[name] = func(t *testing.T) {
+			if shared != nil {
+				shared(t)
+			}
+			own(t, url)
+		}
 	}
 	for _, name := range claims {
 		if all[name] == nil {
@@ -98,7 +108,8 @@ func outcome(reply any, err error) any {
 	return reply
 }
 
-type lockClaims struct {
+// client opens connections whose claims need no call of the library but the two of session.
+type client struct {
 	open func(t *testing.T, url string) session
 	url  string
 }
@@ -149,7 +160,7 @@ type request struct {
 	err     error
 }
 
-func (c lockClaims) request(t *testing.T, words ...string) *request {
+func (c client) request(t *testing.T, words ...string) *request {
 	t.Helper()
 	r := &request{session: c.open(t, c.url), ended: make(chan struct{})}
 	do(t, r.session, "PING")
@@ -184,7 +195,55 @@ func (r *request) result(t *testing.T) any {
 	return r.reply
 }
 
-func (c lockClaims) lock(t *testing.T) {
+func (c client) connect(t *testing.T) {
+	s := c.open(t, c.url)
+	equal(t, do(t, s, "PING"), "PONG")
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	for key, value := range map[string]string{"bytes": string(every), "big": strings.Repeat("0123456789abcdef", 65536)} {
+		equal(t, do(t, s, "SET", key, value), "OK")
+		equal(t, do(t, s, "GET", key), value)
+	}
+	equal(t, do(t, s, "GET", "none"), nil)
+}
+
+func (c client) pipeline(t *testing.T) {
+	var commands [][]string
+	var want []any
+	for i := range 1000 {
+		key, value := fmt.Sprint("p:", i), strconv.Itoa(i)
+		commands, want = append(commands, []string{"SET", key, value}, []string{"GET", key}), append(want, "OK", value)
+	}
+	commands = append(commands, []string{"LPUSH", "p:499", "x"})
+	got := c.open(t, c.url).pipeline(t.Context(), commands)
+	equal(t, got[:2000], want)
+	if text := fmt.Sprint(got[2000]); !strings.Contains(text, "WRONGTYPE") {
+		t.Errorf("LPUSH to a string: %q", text)
+	}
+}
+
+func (c client) pops(t *testing.T) {
+	s := c.open(t, c.url)
+	popped := c.request(t, "BLPOP", "queue", "0")
+	popped.stillWaits(t, 100*time.Millisecond)
+	do(t, s, "RPUSH", "queue", "job")
+	equal(t, popped.result(t), []any{"queue", "job"})
+	equal(t, do(t, s, "BLPOP", "queue", "0.1"), nil)
+}
+
+func (c client) scripts(t *testing.T) {
+	s := c.open(t, c.url)
+	const double = "return redis.call('INCRBY', KEYS[1], ARGV[1] * 2)"
+	equal(t, do(t, s, "EVAL", double, "1", "s", "4"), int64(8))
+	sha := do(t, s, "SCRIPT", "LOAD", double).(string)
+	equal(t, do(t, s, "EVALSHA", sha, "1", "s", "1"), int64(10))
+	equal(t, do(t, s, "SCRIPT", "FLUSH"), "OK")
+	refused(t, "NOSCRIPT", s, "EVALSHA", sha, "1", "s", "1")
+}
+
+func (c client) lock(t *testing.T) {
 	s := c.open(t, c.url)
 	var last int64
 	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK"} {
@@ -196,7 +255,7 @@ func (c lockClaims) lock(t *testing.T) {
 	refused(t, "syntax error", s, "LOCK", "a", "PX", "1", "EX", "1")
 }
 
-func (c lockClaims) reentry(t *testing.T) {
+func (c client) reentry(t *testing.T) {
 	s := c.open(t, c.url)
 	first := fence(t, do(t, s, "LOCK", "b"), 0)
 	equal(t, do(t, s, "LOCK", "b", "WAIT", "50"), nil)
@@ -209,7 +268,7 @@ func (c lockClaims) reentry(t *testing.T) {
 	refused(t, "NOTHELD", s, "UNLOCK", "b", "OWNER", "job-9")
 }
 
-func (c lockClaims) busy(t *testing.T) {
+func (c client) busy(t *testing.T) {
 	holder, other := c.open(t, c.url), c.open(t, c.url)
 	do(t, holder, "LOCK", "c")
 	equal(t, do(t, other, "TRYLOCK", "c"), nil)
@@ -218,7 +277,7 @@ func (c lockClaims) busy(t *testing.T) {
 	equal(t, do(t, holder, "UNLOCK", "c"), int64(1))
 }
 
-func (c lockClaims) waits(t *testing.T) {
+func (c client) waits(t *testing.T) {
 	holder := c.open(t, c.url)
 	first := fence(t, do(t, holder, "LOCK", "d"), 0)
 	waiting := c.request(t, "LOCK", "d")
@@ -227,7 +286,7 @@ func (c lockClaims) waits(t *testing.T) {
 	fence(t, waiting.result(t), first)
 }
 
-func (c lockClaims) fair(t *testing.T) {
+func (c client) fair(t *testing.T) {
 	holder := c.open(t, c.url)
 	last := fence(t, do(t, holder, "FAIRLOCK", "e"), 0)
 	var waiting []*request
@@ -247,7 +306,7 @@ func (c lockClaims) fair(t *testing.T) {
 	}
 }
 
-func (c lockClaims) hangup(t *testing.T) {
+func (c client) hangup(t *testing.T) {
 	holder := c.open(t, c.url)
 	do(t, holder, "LOCK", "f", "GRACE", "0")
 	waiting := c.request(t, "LOCK", "f")
@@ -256,7 +315,7 @@ func (c lockClaims) hangup(t *testing.T) {
 	fence(t, waiting.result(t), 0)
 }
 
-func (c lockClaims) lost(t *testing.T) {
+func (c client) lost(t *testing.T) {
 	s := c.open(t, c.url)
 	do(t, s, "LOCK", "g", "PX", "1000")
 	redistest.Eventually(t, limit, "the lease to end", func() bool { return do(t, s, "EXISTS", "g") == int64(0) })
@@ -266,7 +325,7 @@ func (c lockClaims) lost(t *testing.T) {
 	refused(t, "LOSTLEASE", s, "UNLOCK", "h")
 }
 
-func (c lockClaims) owner(t *testing.T) {
+func (c client) owner(t *testing.T) {
 	one, other := c.open(t, c.url), c.open(t, c.url)
 	do(t, one, "LOCK", "i", "OWNER", "job-7")
 	refused(t, "NOTHELD", other, "UNLOCK", "i", "OWNER", "job-8")
