@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -134,7 +133,8 @@ func (s *service) Run(ctx context.Context) error {
 	defer watch.Wait()
 	defer unwatch()
 	if s.admin == nil {
-		return s.proxy.Run(ctx)
+		s.proxy.Run(ctx)
+		return nil
 	}
 	adminCtx, stopAdmin := context.WithCancel(context.Background())
 	var beside sync.WaitGroup
@@ -149,9 +149,9 @@ func (s *service) Run(ctx context.Context) error {
 		stopAdmin()
 	})
 	defer context.AfterFunc(ctx, s.admin.Yield)()
-	err := s.proxy.Run(ctx)
+	s.proxy.Run(ctx)
 	beside.Wait()
-	return errors.Join(err, adminErr)
+	return adminErr
 }
 
 // Hurry ends the waiting of the drain.

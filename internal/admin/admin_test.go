@@ -83,7 +83,11 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 	s.admin.numbers.stats = func() metrics.Stats { s.whileStuck(); return stats() }
 	each := s.admin.view.EachLock
 	s.admin.view.EachLock = func(f func(proxy.SeenLock)) { s.whileStuck(); each(f) }
-	stopAdmin := start(t, s.admin.Run)
+	stopAdmin := start(t, func(ctx context.Context) {
+		if err := s.admin.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	s.stop = start(t, s.proxy.Run)
 	t.Cleanup(func() {
 		s.http.CloseIdleConnections()
@@ -97,14 +101,12 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 	return s
 }
 
-func start(t *testing.T, run func(context.Context) error) (stop func()) {
+func start(t *testing.T, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := run(ctx); err != nil {
-			t.Error(err)
-		}
+		run(ctx)
 	}()
 	return func() {
 		cancel()

@@ -137,7 +137,7 @@ func (srv *Server) Hurry() { srv.hurry() }
 // Run serves clients until ctx ends, then drains: after DrainDelay it stops accepting, refuses clients that wait for
 // locks, and asks all clients to leave. It closes each at a quiet moment, and the rest after DrainTimeout. Senders stop
 // before receivers: clients, locks, upstream.
-func (srv *Server) Run(ctx context.Context) error {
+func (srv *Server) Run(ctx context.Context) {
 	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
 	defer stopUpstream()
 	srv.engine.Run()
@@ -189,7 +189,6 @@ func (srv *Server) Run(ctx context.Context) error {
 	srv.shared.Entries.Flush()
 	srv.opts.Logger.Info("stopped",
 		zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
-	return nil
 }
 
 var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reached")

@@ -182,13 +182,14 @@ func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server.Run(ctx)
+	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the server ended with %v", err)
-		}
+		<-done
 		if n := server.Stats().Closed["panic"]; n > 0 {
 			t.Errorf("%d panics in sessions", n)
 			for _, bug := range bugs.FilterMessageSnippet("BUG").All() {

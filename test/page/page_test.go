@@ -61,14 +61,16 @@ func newStand(t *testing.T) *stand {
 	if s.admin, err = admin.New(admin.Options{Listen: ":0", Proxy: s.proxy, Logger: zap.NewNop()}); err != nil {
 		t.Fatal(err)
 	}
-	for _, run := range []func(context.Context) error{s.proxy.Run, s.admin.Run} {
+	for _, run := range []func(context.Context){s.proxy.Run, func(ctx context.Context) {
+		if err := s.admin.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}} {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if err := run(ctx); err != nil {
-				t.Error(err)
-			}
+			run(ctx)
 		}()
 		t.Cleanup(func() { cancel(); <-done })
 	}
