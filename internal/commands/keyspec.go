@@ -205,14 +205,15 @@ func (p *place) search(args [][]byte) int {
 		i, step = len(args)+i, -1
 	}
 	for ; i > 0 && i < len(args); i += step {
-		if equal(args[i], p.word) {
+		if Is(args[i], p.word) {
 			return i + 1
 		}
 	}
 	return 0
 }
 
-func equal(b []byte, word string) bool {
+// Is reports whether b, in upper or lower case, is a word in lower case.
+func Is(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
 	}

@@ -127,48 +127,38 @@ func TestHarmlessKillsNobody(t *testing.T) {
 	}
 }
 
-func TestParseKill(t *testing.T) {
+func TestParse(t *testing.T) {
 	a, u := "1.2.3.4:5", "bob"
 	for _, test := range []struct {
-		args string
-		want *Filter
+		parse func(args [][]byte) (Filter, bool)
+		args  string
+		want  *Filter
 	}{
-		{"1.2.3.4:5", &Filter{Addr: &a, Old: true}},
-		{"ID 7", &Filter{IDs: []uint64{7}, SkipMe: true}},
-		{"ID 9 ID 7", &Filter{IDs: []uint64{7}, SkipMe: true}}, // the last one counts
-		{"ID 9 8 7 SKIPME no", &Filter{IDs: []uint64{9, 8, 7}}},
-		{"type SLAVE user bob maxage 30", &Filter{Type: Replica, User: &u, MaxAge: 30, SkipMe: true}},
-		{"LADDR 1.2.3.4:5 ADDR 1.2.3.4:5", &Filter{LAddr: &a, Addr: &a, SkipMe: true}},
-		{"NAME x", nil},
-		{"TYPE novel", nil},
-		{"ID 1 x", nil},
-		{"ID -1 8", &Filter{IDs: []uint64{8}, SkipMe: true}},
-		{"MAXAGE x", nil},
+		{ParseKill, "1.2.3.4:5", &Filter{Addr: &a, Old: true}},
+		{ParseKill, "ID 7", &Filter{IDs: []uint64{7}, SkipMe: true}},
+		{ParseKill, "ID 9 ID 7", &Filter{IDs: []uint64{7}, SkipMe: true}}, // the last one counts
+		{ParseKill, "ID 9 8 7 SKIPME no", &Filter{IDs: []uint64{9, 8, 7}}},
+		{ParseKill, "type SLAVE user bob maxage 30", &Filter{Type: Replica, User: &u, MaxAge: 30, SkipMe: true}},
+		{ParseKill, "LADDR 1.2.3.4:5 ADDR 1.2.3.4:5", &Filter{LAddr: &a, Addr: &a, SkipMe: true}},
+		{ParseKill, "NAME x", nil},
+		{ParseKill, "TYPE novel", nil},
+		{ParseKill, "ID 1 x", nil},
+		{ParseKill, "ID -1 8", &Filter{IDs: []uint64{8}, SkipMe: true}},
+		{ParseKill, "MAXAGE x", nil},
+		{ParseList, "", &Filter{}},
+		{ParseList, "ID 9 7 9", &Filter{IDs: []uint64{9, 7, 9}}},
+		{ParseList, "TYPE normal USER bob", &Filter{Type: Normal, User: &u}},
+		{ParseList, "SKIPME yes", &Filter{SkipMe: true}},
+		{ParseList, "NAME x", nil},
+		{ParseList, "x", nil},
 	} {
-		got, ok := ParseKill(words(test.args))
+		got, ok := test.parse(words(test.args))
 		if ok != (test.want != nil) {
 			t.Errorf("%s: %v", test.args, ok)
 		}
 		if test.want != nil {
 			if diff := cmp.Diff(*test.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.args, diff)
-			}
-		}
-	}
-}
-
-func TestParseList(t *testing.T) {
-	u := "bob"
-	for args, want := range map[string]*Filter{
-		"": {}, "ID 9 7 9": {IDs: []uint64{9, 7, 9}}, "TYPE normal USER bob": {Type: Normal, User: &u}, "SKIPME yes": {SkipMe: true}, "NAME x": nil, "x": nil,
-	} {
-		got, ok := ParseList(words(args))
-		if ok != (want != nil) {
-			t.Errorf("%s: %v", args, ok)
-		}
-		if want != nil {
-			if diff := cmp.Diff(*want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", args, diff)
 			}
 		}
 	}

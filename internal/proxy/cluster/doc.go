@@ -10,7 +10,7 @@
 //	pause.go          sends again what a server has refused for another server's sake
 //	scatter.go        commands for several servers
 //	transaction.go    transactions, which are sent as a whole
-//	pin.go            commands on the session's own connection, with guarded.go, subscriptions.go, large.go
+//	pin.go            commands on the session's own connection, with guarded.go, subscriptions.go
 //
 // Commands about one key take effect in the order sent (pause.go). The others keep no order among each other, but for
 // those by which other clients learn of the session's work, and those that concern all that is sent: lock commands,

@@ -19,12 +19,33 @@ type guarded struct {
 	refused func(at reply.ID, why topology.Refusal) bool // false: the command has been refused for too long
 	unsent  func() bool                                  // it could not be sent; false: the client is told; nil: always
 
-	begun  bool
-	failed []byte // the reply so far, if it is an error
+	failure failure
+}
+
+// A failure is a reply so far, if it is an error: it may be a refusal, so it is looked at when it is whole.
+type failure struct {
+	begun bool   // bytes of the reply have come
+	words []byte // empty: it is no error
 }
 
 // longestRefusal is the number of bytes of an error that may be a refusal. A longer one passes as it comes.
 const longestRefusal = 64 << 10
+
+// take takes bytes of the reply. It returns those to go on with; nil: more must come first.
+func (f *failure) take(b []byte, more bool) []byte {
+	if !f.begun && b[0] == '-' || len(f.words) > 0 {
+		f.words = append(f.words, b...)
+		b = f.words
+	}
+	f.begun = true
+	if more && len(f.words) > 0 {
+		if len(b) <= longestRefusal {
+			return nil
+		}
+		f.words = nil
+	}
+	return b
+}
 
 // Take implements reply.Handler.
 func (g *guarded) Take(at reply.ID, b []byte, n int, more bool) int {
@@ -40,18 +61,10 @@ func (g *guarded) Take(at reply.ID, b []byte, n int, more bool) int {
 
 // take takes bytes of the reply that counts.
 func (g *guarded) take(at reply.ID, b []byte, n int, more bool) int {
-	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
-		g.failed = append(g.failed, b...)
-		b = g.failed
-	}
-	g.begun = true
-	switch {
-	case len(g.failed) == 0:
-	case more && len(b) <= longestRefusal:
+	if b = g.failure.take(b, more); b == nil {
 		return 0
-	case more:
-		g.failed = nil
-	default:
+	}
+	if len(g.failure.words) > 0 {
 		b = g.ahead.judge(g.slot, b)
 		why := topology.ReadWaitingRefusal(b)
 		switch {

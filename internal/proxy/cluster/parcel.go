@@ -35,8 +35,7 @@ type Parcel struct {
 	place  reply.ID
 	lane   *upstream.Lane // by which it was sent last; nil: no server was known
 	ahead  ahead          // the replies that come first
-	begun  bool           // bytes of the reply have come
-	failed []byte         // the reply so far, if it is an error
+	failed failure
 
 	// Refusals.
 	chain      *chain        // of its key, since it has been refused; nil: it has not
@@ -103,7 +102,7 @@ func (b *Batch) Parcel(row *command.Row, raw []byte, to command.Aim) *Parcel {
 // release ends the life of a parcel.
 func (p *Parcel) release() {
 	if c := p.route; !p.once && len(c.spare) < maxSpare && cap(p.own) <= maxSpareRaw {
-		*p = Parcel{route: c, own: p.own[:0], failed: p.failed[:0]}
+		*p = Parcel{route: c, own: p.own[:0], failed: failure{words: p.failed.words[:0]}}
 		c.spare = append(c.spare, p)
 	}
 }
@@ -121,7 +120,7 @@ func (p *Parcel) Post(h reply.Handler) {
 
 // depart sends the parcel to its server, behind an ASKING if need be.
 func (p *Parcel) depart() {
-	p.begun, p.failed = false, p.failed[:0]
+	p.failed.begun, p.failed.words = false, p.failed.words[:0]
 	p.route.sending++
 	if c := p.chain; c != nil {
 		c.sent++
@@ -149,18 +148,10 @@ func (p *Parcel) Take(at reply.ID, b []byte, n int, more bool) int {
 	case len(b) == 0:
 		return 0
 	}
-	if !p.begun && b[0] == '-' || len(p.failed) > 0 {
-		p.failed = append(p.failed, b...)
-		b = p.failed
-	}
-	p.begun = true
-	switch {
-	case more && len(p.failed) > longestRefusal:
-		b, p.failed = p.failed, nil
-		return p.pass(at, b, n, more)
-	case more && len(p.failed) > 0:
+	if b = p.failed.take(b, more); b == nil {
 		return 0
-	case more:
+	}
+	if more {
 		return p.pass(at, b, n, more)
 	}
 	c := p.route
@@ -180,14 +171,14 @@ func (p *Parcel) arrives() {
 
 // end takes the end of the reply.
 func (p *Parcel) end(at reply.ID, b []byte, n int) int {
-	if len(p.failed) > 0 {
+	if f := &p.failed; len(f.words) > 0 {
 		if p.Tx > 0 {
-			p.failed = append(p.failed[:0], p.ahead.judge(p.Slot, p.failed)...)
+			f.words = append(f.words[:0], p.ahead.judge(p.Slot, f.words)...)
 		}
 		if p.sendAgain() {
 			return 0
 		}
-		b = p.failed
+		b = f.words
 	}
 	if n = p.pass(at, b, n, false); n > 0 {
 		p.settle(true)
@@ -213,9 +204,9 @@ func (p *Parcel) fail() {
 	host, at := p.route.Host, p.place
 	p.route.bytes -= len(p.raw)
 	switch {
-	case len(p.failed) > 0:
+	case len(p.failed.words) > 0:
 		p.giveUp()
-		p.pass(at, p.failed, 1, false)
+		p.pass(at, p.failed.words, 1, false)
 	case host.Refusal() == nil:
 		host.GiveUp()
 		fallthrough
@@ -257,7 +248,7 @@ func (p *Parcel) pass(at reply.ID, b []byte, n int, more bool) int {
 
 // sendAgain has the parcel sent again if the error that it was answered with says that it has not run.
 func (p *Parcel) sendAgain() bool {
-	why := topology.ReadRefusal(p.failed)
+	why := topology.ReadRefusal(p.failed.words)
 	if !why.Concerns(p.Slot) || p.route.Host.Gone() {
 		return false
 	}
@@ -291,7 +282,7 @@ func (p *Parcel) Kept(sent bool) bool {
 	if sent || host.Gone() || host.Patience() == None || p.lane != nil && p.lane.Hopeless() {
 		return false
 	}
-	p.failed, p.awaitsView, p.Asking = p.failed[:0], true, false
+	p.failed.words, p.awaitsView, p.Asking = p.failed.words[:0], true, false
 	p.refused()
 	p.route.proceed()
 	return true
@@ -310,16 +301,17 @@ func (p *Parcel) Lost(_ reply.ID, _ int, sent bool) {
 
 // giveUp says that the parcel is not sent again. The client knows no other servers, so the refusal does not name one.
 func (p *Parcel) giveUp() {
-	switch why := topology.ReadRefusal(p.failed); {
+	f := &p.failed
+	switch why := topology.ReadRefusal(f.words); {
 	case why.Reason == topology.TryLate:
 	case why.Reason == topology.Asking && p.route.Servers.View().Named(why, p.At) != nil:
 		// All its keys have left, but the slot has not: a lock command is sent until it has.
-		p.failed = append(p.failed[:0], TryAgain...)
+		f.words = append(f.words[:0], TryAgain...)
 	default:
-		p.failed = append(p.failed[:0], clusterDown...)
+		f.words = append(f.words[:0], clusterDown...)
 	}
 	if p.Tx > 0 {
-		p.failed = reply.Aborted(p.failed)
+		f.words = reply.Aborted(f.words)
 	}
 }
 

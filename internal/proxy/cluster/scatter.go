@@ -89,13 +89,15 @@ func (c *Route) everywhere(r *command.Request, join scatter.Join) bool {
 	if len(list) == 0 {
 		return c.notSent(r)
 	}
-	g := c.gather(r, len(list), join)
+	together := join
 	if done := c.Host.PauseOf(r); done != nil {
-		g.Edit(func(reply []byte) []byte {
+		together = func(replies [][]byte) []byte {
+			reply := join(replies)
 			done(reply)
 			return reply
-		})
+		}
 	}
+	g := c.gather(r, len(list), together)
 	for i, node := range list { // parts without a slot, and without an order among themselves
 		p := c.Copied(r.Row, r.Raw, command.Aim{Slot: -2 - i, At: upstream.Node(node.ID)})
 		p.Bound = ToHeir

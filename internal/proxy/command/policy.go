@@ -57,7 +57,7 @@ var byArgument = map[string]func(args [][]byte) Policy{
 	"xread":      streamReadPolicy,
 	"xreadgroup": streamReadPolicy,
 	"script":     scriptPolicy,
-	"function":   functionPolicy,
+	"function":   scriptPolicy,
 	"info":       infoPolicy,
 	"command":    commandPolicy,
 }
@@ -105,21 +105,13 @@ func streamReadPolicy(args [][]byte) Policy {
 	return PinOnce
 }
 
-// scriptPolicy: the debugger changes what EVAL does on that connection, and KILL must overtake the script that the lane
-// may be waiting for.
+// scriptPolicy: the debugger changes what EVAL does on that connection, and KILL must overtake the script or function
+// that the lane may be waiting for.
 func scriptPolicy(args [][]byte) Policy {
 	switch Keyword(args, 1) {
 	case "debug":
 		return PinForever
 	case "kill":
-		return PinOnce
-	}
-	return Shared
-}
-
-// functionPolicy: as for scripts.
-func functionPolicy(args [][]byte) Policy {
-	if Keyword(args, 1) == "kill" {
 		return PinOnce
 	}
 	return Shared
@@ -204,20 +196,7 @@ type Row struct {
 }
 
 // Is reports whether a name, in upper or lower case, is the command's.
-func (c *Row) Is(name []byte) bool {
-	if len(name) != len(c.Name) {
-		return false
-	}
-	for i, b := range name {
-		if 'A' <= b && b <= 'Z' {
-			b += 'a' - 'A'
-		}
-		if b != c.Name[i] {
-			return false
-		}
-	}
-	return true
-}
+func (c *Row) Is(name []byte) bool { return commands.Is(name, c.Name) }
 
 // PolicyFor is the command's policy for these arguments.
 func (c *Row) PolicyFor(args [][]byte) Policy {

@@ -165,7 +165,7 @@ func (c *conn) drain(b []byte, last bool) {
 // part ends a connection whose output has been written, even if input has not been read. A client of TLS may wait for
 // the word that no more follows.
 func (c *conn) part() {
-	c.opts.Tasks.Start(func() { // as for shutLater; and the word waits for a client that does not read
+	c.opts.Tasks.Start(func() { // as in Hangup; and the word waits for a client that does not read
 		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite() // the connection is closed next
 		}
@@ -176,12 +176,7 @@ func (c *conn) part() {
 // Hangup implements Client: it ends the connection's reads and writes, and readLoop does the rest.
 func (c *conn) Hangup() {
 	_ = netio.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
-	c.shutLater()
-}
-
-// shutLater ends the connection for a caller that may have locked a session, or may be its reader.
-func (c *conn) shutLater() {
-	c.opts.Tasks.Start(c.shut) // when the group is over it has been shut
+	c.opts.Tasks.Start(c.shut)     // the caller may have locked a session, or be its reader. No start: it has been shut
 }
 
 // shut ends everything, once.

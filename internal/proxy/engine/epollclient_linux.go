@@ -147,7 +147,9 @@ func (c *epollClient) write() {
 	}
 	for left := turnBytes; !c.shut; {
 		if left <= 0 {
-			c.writeLater()
+			if c.events&unix.EPOLLOUT == 0 { // else epoll sees to the next round
+				c.Flush()
+			}
 			return
 		}
 		n, err := netio.WriteFD(c.fd, c.out[c.off:min(c.off+left, len(c.out))])
@@ -186,13 +188,6 @@ func (c *epollClient) next(b []byte, last bool) bool {
 		c.watch(c.events &^ unix.EPOLLOUT)
 	}
 	return false
-}
-
-// writeLater schedules write for the next round.
-func (c *epollClient) writeLater() {
-	if c.events&unix.EPOLLOUT == 0 { // else epoll sees to that
-		c.Flush()
-	}
 }
 
 // close ends the connection. It runs on eventLoop.run's goroutine.

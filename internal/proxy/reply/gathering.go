@@ -6,7 +6,6 @@ type Gathering struct {
 	at      ID   // of the joined reply
 	muted   bool // the client does not see it
 	join    func(replies [][]byte) []byte
-	edit    func([]byte) []byte // of the joined reply; nil: it stays
 	parts   []part
 	replies [][]byte
 	free    []byte // space for small replies
@@ -20,9 +19,6 @@ func Gather(s Session, at ID, muted bool, n int, join func(replies [][]byte) []b
 		session: s, at: at, muted: muted, join: join, parts: make([]part, n), replies: make([][]byte, n), left: n,
 	}
 }
-
-// Edit has f change the joined reply.
-func (g *Gathering) Edit(f func([]byte) []byte) { g.edit = f }
 
 // Part is the handler of the reply to one part.
 func (g *Gathering) Part(i int) Handler {
@@ -93,9 +89,6 @@ const heldAside = 64 << 10
 func (g *Gathering) finish(reply []byte) {
 	s := g.session
 	s.Held(0)
-	if g.edit != nil {
-		reply = g.edit(reply)
-	}
 	if !g.muted {
 		s.Put(g.at, reply, false)
 	}

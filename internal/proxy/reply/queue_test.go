@@ -107,21 +107,6 @@ func TestSlotsThatAreSharedOverOrDropped(t *testing.T) {
 	}
 }
 
-func TestAConnectionWithoutIDsAnswersInTheOrderOfAsking(t *testing.T) {
-	var q queue
-	other, call, ping := q.Add("lane", "", 1), q.Add("pin", "call", 1), q.Add("pin", "", 1)
-	for _, id := range []reply.ID{call, ping} {
-		if got, _, ok := q.First("pin"); got != id || !ok {
-			t.Fatalf("slot %d (%v) is answered next, want %d", got, ok, id)
-		}
-		q.put(id, "x", 1, false)
-	}
-	if id, _, ok := q.First("pin"); ok {
-		t.Errorf("slot %d is due from a connection that has answered everything", id)
-	}
-	q.put(other, "x", 1, false)
-}
-
 func TestMoreRepliesThanCommandsAreABug(t *testing.T) {
 	defer func() {
 		if recover() == nil {

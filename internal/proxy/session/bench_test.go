@@ -62,27 +62,9 @@ func (l *deskLane) Drive(nc net.Conn, stop <-chan struct{}) error {
 // newDesk connects a session to a Redis that answers the PING of a new connection, and no more.
 func newDesk(tb testing.TB) *desk {
 	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	go func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			tb.Cleanup(func() { nc.Close() })
-			if _, err = nc.Write([]byte("+PONG\r\n")); err != nil {
-				return
-			}
-		}
-	}()
-	tb.Cleanup(func() { ln.Close() })
-	e := testEnv(tb, ln.Addr().String(), Limits{})
+	e := testEnv(tb, "unix:"+greeter(tb, ""), Limits{})
 	d := &desk{ready: make(chan struct{}, 1), rung: make(chan *upstream.Stream, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
-	d.sess.doubted = false // Redis serves it
 	d.sess.lane = e.Upstream.Lanes.Lane(d.sess.ident, topology.Any, d, "", upstream.Reads)
 	<-d.ready
 	tb.Cleanup(func() { over(d.sess) })

@@ -335,36 +335,6 @@ func TestAMessageWaitsForWhatWasWrittenBefore(t *testing.T) {
 	})
 }
 
-func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
-	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		key := c.low()
-		moved := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key)))
-		for i := range 3 {
-			c.ask(encoded(fmt.Sprint("APPEND ", key, " ", i)))
-		}
-		first := c.take()
-		for _, one := range first {
-			if one.at != "a" {
-				t.Fatalf("%q is sent to %s", one.raw, one.at)
-			}
-			c.answer(one, moved)
-		}
-		for i, n := range []int{1, 2} { // before the view is fresh
-			again := c.take()
-			if len(again) != n {
-				t.Fatalf("sent: %v", again)
-			}
-			for j, one := range again {
-				if one.at != "b" || one.raw != first[i+j].raw {
-					t.Fatalf("command %d: %v", i+j, one)
-				}
-				c.answer(one, fmt.Sprintf(":%d\r\n", i+j+1))
-			}
-		}
-		c.clientGot(":1\r\n:2\r\n:3\r\n")
-	})
-}
-
 // The servers do not hear of a change at the same time. Commands that they send to each other wait for a new view.
 func TestACommandFollowsOneRedirectionAtOnce(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
@@ -412,24 +382,6 @@ func heldBack(t *testing.T, c *twoServers, held bool) {
 	if again := c.take(); held != (len(again) == 1) {
 		t.Errorf("sent: %v; the client got %q", again, c.got.String())
 	}
-}
-
-func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
-	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		key := c.low()
-		c.ask(encoded("SET " + key + " 1"))
-		c.ask(encoded("SET " + key + " 2"))
-		list := c.take()
-		c.answer(list[0], fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key))))
-		c.answer(list[1], "+OK\r\n")
-		c.refreshed(clustertest.Split(t, 0))
-		if again := c.take(); len(again) > 0 {
-			t.Errorf("sent again: %v", again)
-		}
-		if got := c.got.String(); !strings.HasPrefix(got, "-CLUSTERDOWN ") || !strings.HasSuffix(got, "\r\n+OK\r\n") {
-			t.Errorf("the client got %q", got)
-		}
-	})
 }
 
 // While a slot moves, some of its keys are at one server and the others at the other. A command is not refused because
@@ -483,6 +435,27 @@ func TestARefusedCommandWaitsForThoseBehindIt(t *testing.T) {
 		c.answer(c.sent("a", string(encoded("SET "+other+" 2"))), "+OK\r\n")
 		c.answer(c.sent("a", string(encoded("SET "+key+" 4"))), "+OK\r\n")
 		c.clientGot(loading + strings.Repeat("+OK\r\n", 3))
+	})
+}
+
+// A command that is refused again is still in front of those of its key.
+func TestACommandThatIsRefusedAgainKeepsItsPlace(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		incr, get := encoded("INCR "+c.low()), encoded("GET "+c.low())
+		c.ask(incr)
+		c.ask(get)
+		const loading = "-LOADING Redis is loading the dataset in memory\r\n"
+		for _, one := range c.take() {
+			c.answer(one, loading)
+		}
+		c.refreshed(c.view)
+		c.answer(c.sent("a", string(incr)), loading)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		c.refreshed(c.view)
+		c.answer(c.sent("a", string(incr)), ":1\r\n")
+		c.answer(c.sent("a", string(get)), "$1\r\n1\r\n")
+		c.clientGot(":1\r\n$1\r\n1\r\n")
 	})
 }
 

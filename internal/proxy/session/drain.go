@@ -8,7 +8,7 @@ type drainState uint8
 
 const (
 	drainAsked  drainState = 1 + iota // it has sent nothing since it was asked
-	drainServed                       // it leaves behind a reply
+	drainServed                       // it leaves as soon as it has all its replies
 )
 
 // drainSilence is the number of milliseconds without traffic after which a client counts as one that is not about to
@@ -32,9 +32,3 @@ func (s *drainState) sent() {
 		*s = drainServed
 	}
 }
-
-// behindReply reports whether the client leaves as soon as it has all its replies.
-func (s drainState) behindReply() bool { return s == drainServed }
-
-// isSilent reports whether a client without traffic for that number of milliseconds leaves.
-func isSilent(idle int64) bool { return idle >= drainSilence }

@@ -24,10 +24,9 @@ func (s *Session) subscribe(r *request) bool {
 		s.way.Send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	}
-	var to reply.Handler = &frames{
-		session: s, subs: &pin.subscriptions, muted: r.Muted, verb: r.Row.Name, left: len(r.Args) - 1,
-	}
-	to = s.way.Guard(r, to)
+	to := s.way.Guard(r, &frames{
+		Reply: reply.Reply{Session: s, Muted: r.Muted}, subs: &pin.subscriptions, verb: r.Row.Name, left: len(r.Args) - 1,
+	})
 	s.readFrames()
 	pin.tx.count()
 	s.way.Send(r, r.Raw, to)
@@ -85,4 +84,26 @@ func (s *Session) loseFrames(p *pinned, sent bool) {
 		}
 		s.lose(at, 1, sent)
 	}
+}
+
+// frames is the handler of a subscription command, which any number of frames answers. A confirmation of its verb is
+// given to confirm, and passes even to a client that sees no replies, as from Redis. Any other frame is a refusal.
+type frames struct {
+	reply.Reply
+	subs *subscriptions
+	verb string
+	left int // confirmations still to come; 0: see confirm
+}
+
+// confirm takes a confirmation, and returns the number of commands that are answered by it. A command without arguments
+// ends all subscriptions of its kind, and has a confirmation for each, but at least one.
+func (f *frames) confirm(count int64) (answered int) {
+	if f.left == 0 {
+		f.left = int(f.subs.countOf(f.verb))
+	}
+	f.subs.confirm(f.verb, count)
+	if f.left--; f.left > 0 {
+		return 0
+	}
+	return 1
 }

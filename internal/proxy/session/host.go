@@ -30,7 +30,7 @@ func (h host) Lane(row *command.Row, at upstream.Node) *upstream.Lane { return h
 func (h host) Leave(l *upstream.Lane) { h.proxy.Upstream.Lanes.Leave(l) }
 
 func (h host) TakePin(r *request, reason string) ([]byte, bool) {
-	return h.claimPin(r, reason, r.Policy)
+	return h.takePin(r, reason, r.Policy, true)
 }
 func (h host) PauseOf(r *request) func(reply []byte) { return h.pauseOf(r) }
 func (h host) Abandon()                              { h.abandon() }

@@ -1,9 +1,9 @@
 package session
 
 import (
-	"cmp"
 	"strconv"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -106,7 +106,7 @@ func (s *Session) agree(r *request) bool {
 
 // become moves the session and its pin to another identity. The locks of another user end as if the client had gone.
 func (s *Session) become(id upstream.Identity) {
-	if userOf(s.ident) != userOf(id) {
+	if clients.UserOf(s.ident.User) != clients.UserOf(id.User) {
 		s.endLocks()
 	}
 	s.ident = id
@@ -118,9 +118,6 @@ func (s *Session) become(id upstream.Identity) {
 		s.leaveLane()
 	}
 }
-
-// userOf is the user of an identity: a client that has not logged in is Redis's default user.
-func userOf(id upstream.Identity) string { return cmp.Or(id.User, "default") }
 
 // rename keeps the client's name. byCommand: CLIENT SETNAME has given it.
 func (s *Session) rename(name string, byCommand bool) {

@@ -220,9 +220,6 @@ func (q *inquiry) answer(words []byte) {
 // answerLast is answer for a client that has killed itself: the reply is the last that it gets.
 func (q *inquiry) answerLast(words []byte) {
 	q.conclude(func() {
-		if q.muted {
-			words = words[:0]
-		}
 		if !q.s.out.Gone() {
 			q.s.goodbye(nil)
 		}
@@ -287,13 +284,7 @@ func (q *question) Take(_ reply.ID, b []byte, n int, _ bool) int {
 }
 
 // Lost implements reply.Handler. The inquiry ends.
-func (q *question) Lost(reply.ID, int, bool) {
-	if q.q.s.out.Gone() {
-		q.q.finish(nil)
-		return
-	}
-	q.q.finish(q.q.s.Refusal())
-}
+func (q *question) Lost(reply.ID, int, bool) { q.q.finish(q.q.s.Refusal()) }
 
 var _ reply.Handler = (*question)(nil)
 

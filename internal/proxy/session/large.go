@@ -98,8 +98,10 @@ func (s *Session) openStream(r *request) bool {
 	if !s.way.Stream(r, max(s.guard.Need(), s.guard.Checked()), s.proxy.Budget.Allowance(streamHeld)) {
 		return false
 	}
-	s.hasty = true // it runs even if its client has ended its side behind it
-	if s.pin == nil && (!s.awaitQuiet() || !s.takePin(r, r.Row.Name+" (large)", r.Row.Policy)) {
+	if s.pin == nil && !s.awaitQuiet() {
+		return false
+	}
+	if _, ok := s.takePin(r, r.Row.Name+" (large)", r.Row.Policy, true); !ok { // it runs even if its client ends its side
 		return false
 	}
 	s.large.state, s.large.request, r.Held = largeStreaming, r, true

@@ -115,17 +115,10 @@ func (s *Session) Drain(within time.Duration, now bool) bool {
 		s.ident.Proto == 3 && (s.pin == nil || s.pin.mode != readsRaw) {
 		s.out.push(resp.AppendDraining(nil, within))
 	}
-	if now || isSilent(s.proxy.Clock.Load()-s.active) {
+	if now || s.proxy.Clock.Load()-s.active >= drainSilence {
 		s.leaveIfQuiet()
 	}
 	return s.over()
-}
-
-// leaveIfServed is leaveIfQuiet for a client that has been served since it was asked to leave.
-func (s *Session) leaveIfServed() {
-	if s.parting.behindReply() {
-		s.leaveIfQuiet()
-	}
 }
 
 // leaveIfQuiet closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is

@@ -210,26 +210,21 @@ func (s *Session) setReplyMode(r *request, h *reply.Reply) []byte {
 // augment is the handler of the reply to a command whose policy is Augmented.
 func (s *Session) augment(r *request) *reply.Reply {
 	h := &reply.Reply{Session: s, Muted: r.Muted}
-	if r.Row.Name == "client" {
+	switch {
+	case r.Row.Name == "client":
 		h.Replace = s.aboutSelf(r)
-		return h
-	}
-	if r.Row.Name == "info" && !command.IsOwnInfo(r.Args) {
-		h.Replace = func(reply []byte) []byte {
-			return s.way.Mask("info", s.proxy.Counts().Edit(reply))
-		}
-		return h
-	}
-	if r.Row.Name == "info" {
+	case r.Row.Name != "info":
+		h.Replace = s.proxy.Merger.For(r.Args, s.ident.Proto)
+	case command.IsOwnInfo(r.Args):
 		h.Replace = func(reply []byte) []byte {
 			if reply[0] != '$' && reply[0] != '=' {
 				return reply
 			}
 			return s.info()
 		}
-		return h
+	default:
+		h.Replace = func(reply []byte) []byte { return s.way.Mask("info", s.proxy.Counts().Edit(reply)) }
 	}
-	h.Replace = s.proxy.Merger.For(r.Args, s.ident.Proto)
 	return h
 }
 

@@ -44,14 +44,9 @@ func (s *Session) lock(r *request) bool {
 	return true
 }
 
-// lockIDOf is the identity of a session's lock engine at Redis.
-func lockIDOf(id upstream.Identity) lockcmds.EngineID {
-	return lockcmds.EngineID{User: id.User, Password: id.Password, DB: id.DB}
-}
-
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.
 func (s *Session) lockEngine() (*lockcmds.IdentityEngine, error) {
-	id := lockIDOf(s.ident)
+	id := lockcmds.EngineID{User: s.ident.User, Password: s.ident.Password, DB: s.ident.DB}
 	for _, e := range s.engines {
 		if e.ID() == id {
 			return e, nil

@@ -64,7 +64,7 @@ func (s *Session) admit(r *request) command.Decision {
 // refuseForm has Redis refuse a command that it does not have, or not with these arguments: it looks at that before it
 // demands a login. false: the session waits for a connection.
 func (s *Session) refuseForm(r *request) bool {
-	switch refusal, ok := s.claimPin(r, "login", command.Identity); {
+	switch refusal, ok := s.takePin(r, "login", command.Identity, true); {
 	case refusal != nil:
 		return s.refuse(r, refusal)
 	case !ok:
@@ -106,7 +106,7 @@ func (s *Session) reidentify(r *request) bool {
 	case c.shared(r.Raw, r.Args) != nil && !s.hasPlace(c):
 		return s.refuse(r, s.proxy.Refuse(noLaneFree, "lanes", s.Addr))
 	default:
-		if s.hasty = true; !s.takePin(r, r.Row.Name, r.Policy) {
+		if _, ok := s.takePin(r, r.Row.Name, r.Policy, true); !ok {
 			return false
 		}
 	}

@@ -115,41 +115,6 @@ func TestAClientThatIsGoneGetsNoMore(t *testing.T) {
 	b.unread(4)
 }
 
-func TestACommandIsMeasuredUntilItsReplyIsWritten(t *testing.T) {
-	b := newBench(t)
-	other, at := b.Slots.Add(lane, nil, 1), b.Slots.Add(pin, nil, 1)
-	if b.time(1, 0, 1, 0); b.Timed() {
-		t.Error("measured out of turn")
-	}
-	if b.time(1, 0, 1, 1); !b.Timed() { // the proxy's clock has ticked
-		t.Error("not measured")
-	}
-	mark := b.mark(at)
-	if b.Timed() {
-		t.Error("the next commands are measured with it")
-	}
-	mark.Note()
-	b.put(other, []byte("+1\r\n"), false)
-	if b.watch.Ends() {
-		t.Error("the reply to another command ends it")
-	}
-	b.put(at, []byte("+2\r\n"), false)
-	if !b.watch.Ends() {
-		t.Error("its reply does not end it")
-	}
-	if b.written(8); b.watch.Ends() {
-		t.Error("it has not ended")
-	}
-
-	if b.time(1, metrics.ClassLocal, 1, 2); b.Timed() {
-		t.Error("a command that the proxy answers is said to be sent")
-	}
-	b.say([]byte("+3\r\n"))
-	if b.written(4); b.watch.Ends() {
-		t.Error("the proxy's reply does not end it")
-	}
-}
-
 // A subscriber may leave more than the soft limit unread for a while, and has the whole time again after it has read.
 func TestSubscriberBehindForTooLong(t *testing.T) {
 	b := newBench(t)

@@ -7,13 +7,21 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// takePin gives the session a connection of its own for a command; Shared: for a large one. reason is for people.
-// Nothing may be outstanding. false: the session waits for one.
-func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
-	if s.stranded() {
+// takePin gives the session, unless it has one, a connection of its own for a command; Shared: for a large one. reason is
+// for people. hasty: the command does not wait for other clients. Nothing may be outstanding. false: the session waits
+// for one, or it is refused, because none came in time.
+func (s *Session) takePin(r *request, reason string, p command.Policy, hasty bool) (refusal []byte, ok bool) {
+	switch err := s.pinTimedOut; {
+	case s.pin != nil:
+		return nil, true
+	case err != nil:
+		s.pinTimedOut = nil
+		return s.proxy.NoPinFree(err, s.Addr), false
+	case s.stranded():
 		s.giveUp()
-		return false
+		return nil, false
 	}
+	s.hasty = hasty
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, At: r.At, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
@@ -22,7 +30,7 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	}
 	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
-		return true
+		return nil, true
 	}
 	s.wait = waitPin
 	s.proxy.Counters.PinWaits.Add(1)
@@ -32,18 +40,7 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 		}
 		s.deliverPin(conn, err, reason, p)
 	})
-	return false
-}
-
-// claimPin is takePin for a command that does not wait for other clients, of a session that may have a pin. refusal: no
-// pin came in time.
-func (s *Session) claimPin(r *request, reason string, p command.Policy) (refusal []byte, ok bool) {
-	if err := s.pinTimedOut; s.pin == nil && err != nil {
-		s.pinTimedOut = nil
-		return s.proxy.NoPinFree(err, s.Addr), false
-	}
-	s.hasty = true
-	return nil, s.pin != nil || s.takePin(r, reason, p)
+	return nil, false
 }
 
 // deliverPin ends the wait for a pin. err says why none came in time.

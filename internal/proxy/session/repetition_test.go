@@ -53,7 +53,7 @@ func mayMulti(s *Session) {
 // onDeadPin gives the session a connection that is down already when the next command is sent.
 func onDeadPin(t *testing.T, s *Session) {
 	t.Helper()
-	if !s.takePin(&request{}, "test", command.Transaction) {
+	if _, ok := s.takePin(&request{}, "test", command.Transaction, false); !ok {
 		t.Fatal("there is no pin")
 	}
 	dialFails(t, s.pin.conn)

@@ -107,15 +107,14 @@ func (s *Session) routeShared(r *request) bool {
 		if !s.awaitQuiet() {
 			return false
 		}
-		if err := s.pinTimedOut; err != nil {
-			s.pinTimedOut = nil
-			return s.refuse(r, s.proxy.NoPinFree(err, s.Addr))
-		}
-		if r.Policy == command.Identity {
+		if r.Policy == command.Identity && s.pinTimedOut == nil {
 			return s.reidentify(r)
 		}
-		s.hasty = !r.Row.MayWait(r.Policy)
-		return s.takePin(r, r.Row.Name, r.Policy) && s.routePinned(r)
+		refusal, ok := s.takePin(r, r.Row.Name, r.Policy, !r.Row.MayWait(r.Policy))
+		if refusal != nil {
+			return s.refuse(r, refusal)
+		}
+		return ok && s.routePinned(r)
 	}
 }
 

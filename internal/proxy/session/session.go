@@ -221,7 +221,9 @@ func (s *Session) unlock() {
 	if s.pin != nil {
 		s.pin.conn.Send()
 	}
-	s.leaveIfServed()
+	if s.parting == drainServed {
+		s.leaveIfQuiet()
+	}
 	s.letRead()
 	if s.behind != nil {
 		s.lookBehind()

@@ -334,29 +334,6 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	wantOutput(t, other, "$1\r\na\r\n", false)
 }
 
-func TestEndOfInputWaitsForReplies(t *testing.T) {
-	s, h := byHand(t, Limits{})
-	feed(t, s, "GET a", "GET b")
-	if !s.EOF() {
-		t.Fatal("ended with replies outstanding")
-	}
-	h.replies(t, "$1\r\na\r\n")
-	wantOutput(t, s, "$1\r\na\r\n", false)
-	h.replies(t, "$1\r\nb\r\n")
-	wantOutput(t, s, "$1\r\nb\r\n", true)
-	wantOutput(t, s, "", true)
-}
-
-func TestLastWordsFollowTheReplies(t *testing.T) {
-	for last, words := range map[string]string{"QUIT": "+OK\r\n", "*x": "-ERR Protocol error: invalid multibulk length\r\n"} {
-		s, h := byHand(t, Limits{})
-		feed(t, s, "GET a", last, "GET b")
-		wantOutput(t, s, "", false)
-		h.replies(t, "$1\r\na\r\n")
-		wantOutput(t, s, "$1\r\na\r\n"+words, true)
-	}
-}
-
 func TestOutputBeyondItsLimitEndsTheSession(t *testing.T) {
 	s, h := byHand(t, Limits{Output: 100})
 	feed(t, s, "GET a", "GET b")
@@ -464,7 +441,7 @@ func takeDeadPin(t *testing.T, s *Session, h *hand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reach = met
-	if !s.takePin(&request{}, "test", command.PinRaw) {
+	if _, ok := s.takePin(&request{}, "test", command.PinRaw, false); !ok {
 		t.Fatal("there is no pin")
 	}
 	s.pin.conn.Discard()

@@ -26,18 +26,6 @@ func logged(t *testing.T) (*Proxy, *observer.ObservedLogs) {
 	return p, entries
 }
 
-func TestLimitsChangeForAllSessions(t *testing.T) {
-	p, _ := logged(t)
-	p.Settings.Limits.Query = 1
-	if got := p.Limits().Query; got != 1 {
-		t.Errorf("the limit is %d", got)
-	}
-	p.SetLimits(Limits{Query: 2})
-	if got := p.Limits().Query; got != 2 {
-		t.Errorf("the limit is %d after the change", got)
-	}
-}
-
 // Each limit has a counter of its own, and an entry with its setting.
 func TestLimitsAreCountedAndLogged(t *testing.T) {
 	p, entries := logged(t)
@@ -114,24 +102,6 @@ func TestWorkAsideIsDoneOrBroken(t *testing.T) {
 	found := entries.FilterMessage("BUG: panic in a session").All()
 	if len(found) != 1 || !strings.Contains(found[0].ContextMap()["stack"].(string), "shared_test.go") {
 		t.Errorf("the log has %v", found)
-	}
-}
-
-func TestTheFirstIdentity(t *testing.T) {
-	up, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1", User: "own", Password: "pw", Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, _ := logged(t)
-	p.Upstream = up
-	for auth, want := range map[string]upstream.Identity{AuthUpstream: {Proto: 2}, AuthProxy: up.Own(), AuthNone: up.Own()} {
-		p.Settings.ClientAuth = auth
-		if got := p.FirstIdentity(); got != want {
-			t.Errorf("client-auth %s: the first identity is %v, want %v", auth, got, want)
-		}
-	}
-	if up.Own().User != "own" {
-		t.Errorf("the proxy is %v", up.Own())
 	}
 }
 

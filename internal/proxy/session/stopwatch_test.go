@@ -32,17 +32,6 @@ func TestTimesAreThoseOfTheProxyAndOfRedis(t *testing.T) {
 	})
 }
 
-func TestACommandThatIsNotSentIsTheProxysAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w stopwatch
-		w.Start(2, true)
-		time.Sleep(3 * time.Millisecond)
-		if class, proxy, upstream, ok := w.Done(); class != 2 || proxy != 3*time.Millisecond || upstream >= 0 || !ok {
-			t.Errorf("class %d: %s, %s, %v", class, proxy, upstream, ok)
-		}
-	})
-}
-
 // The next command may be measured before the end of the one before it is seen, and its mark may be noted late.
 func TestAMeasurementWithoutAMomentIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
