@@ -205,37 +205,28 @@ func (c *epollClient) close() {
 	c.closed(c)
 }
 
-// markLocked schedules settle.
-func (c *epollClient) markLocked() {
+// mark schedules settle. asked is hungup or resumed; nil: it only writes.
+func (c *epollClient) mark(asked *bool) {
+	c.loop.mu.Lock()
+	if asked != nil {
+		*asked = true
+	}
 	if !c.queued {
 		c.queued = true
 		c.loop.dirty = append(c.loop.dirty, c)
 		c.loop.interruptLocked()
 	}
+	c.loop.mu.Unlock()
 }
 
 // Flush implements Client.
-func (c *epollClient) Flush() {
-	c.loop.mu.Lock()
-	c.markLocked()
-	c.loop.mu.Unlock()
-}
+func (c *epollClient) Flush() { c.mark(nil) }
 
 // Hangup implements Client.
-func (c *epollClient) Hangup() {
-	c.loop.mu.Lock()
-	c.hungup = true
-	c.markLocked()
-	c.loop.mu.Unlock()
-}
+func (c *epollClient) Hangup() { c.mark(&c.hungup) }
 
 // Resume implements Client.
-func (c *epollClient) Resume() {
-	c.loop.mu.Lock()
-	c.resumed = true
-	c.markLocked()
-	c.loop.mu.Unlock()
-}
+func (c *epollClient) Resume() { c.mark(&c.resumed) }
 
 // Yield implements Client.
 func (c *epollClient) Yield() { c.loop.yields.Store(true) }

@@ -23,10 +23,10 @@ type Stats struct {
 	LocksLeft               int64            // of clients that were closed because of Redis
 	CertificateEnds         map[string]int64 // the proxy's own, in seconds since 1970, by side
 
-	Clients  int64
-	Accepted int64
-	Closed   map[string]int64 // clients closed by the proxy, by reason
-	Refused  map[string]int64 // commands that were not sent, by error code
+	Clients    int64
+	Accepted   int64
+	Closed     map[string]int64 // clients closed by the proxy, by reason
+	Overloaded int64            // commands that were not sent, but answered -OVERLOADED
 
 	Memory, MaxMemory int64 // bytes in the buffers of all clients together, and their limit
 
@@ -156,7 +156,7 @@ func (c *Counters) read(s *Stats) {
 		s.Closed[label] = c.Closed[why].Load()
 	}
 	s.LocksLeft = c.LocksLeft.Load()
-	s.Refused = map[string]int64{"OVERLOADED": c.Overloaded.Load()}
+	s.Overloaded = c.Overloaded.Load()
 	s.PinReasons = c.PinReasons.Snapshot()
 	s.PinWaits = c.PinWaits.Load()
 	s.PinTimeouts = c.PinTimeouts.Load()

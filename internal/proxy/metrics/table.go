@@ -222,7 +222,7 @@ var Table = []Row{
 	},
 	{
 		Metric: "commands_refused_total", Label: "code", Value: "OVERLOADED", Help: refusedHelp,
-		Number: func(s *Stats) int64 { return s.Refused["OVERLOADED"] },
+		Number: func(s *Stats) int64 { return s.Overloaded },
 	},
 	closed("clients_closed_no_handshake", "handshake"),
 	closed("clients_closed_protocol_error", "protocol_error"),

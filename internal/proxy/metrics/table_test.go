@@ -80,8 +80,6 @@ func TestEveryNumberIsShown(t *testing.T) {
 			switch name {
 			case "Closed":
 				label = "panic" // a label of its own has a row
-			case "Refused":
-				label = "OVERLOADED"
 			case "Waits", "Queued", "Holds", "Handovers", "ProxyTime", "UpstreamTime":
 				value = reflect.ValueOf(Waits{Sum: time.Hour})
 			}
