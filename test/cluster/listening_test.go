@@ -154,6 +154,8 @@ func oneServerDemandsALogin(t *testing.T, c *redistest.Cluster) {
 	locked.Script("CONFIG SET requirepass pw", "+OK")
 	p.Ends()
 	listener.Ends()
+	// An answer from before may come behind the demand, for which the server is asked again.
+	proxytest.WaitFor(t, "a refusal", func() bool { return strings.HasPrefix(srv.Anew(t, "GET "+key), "-NOAUTH") })
 	late := srv.Dial(t)
 	late.Script("GET "+key, "-NOAUTH", "LOCK l", "-NOAUTH", "SUBSCRIBE c", "-NOAUTH")
 	locked.Quiet("CONFIG", "SET", "requirepass", "")
