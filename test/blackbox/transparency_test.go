@@ -8,25 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-func TestMonitorIsRedisOwn(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.both(t, func(s *proxytest.Side, proto int) {
-		s.Hide(`\+\d+\.\d+ \[(\d+) [^\]]*\]`, "+TIME [$1 ADDR]")
-		a, c := s.Speaking("a", proto), s.Speaking("c", proto)
-		c.Do("GET", "k") // each event loop has its own lane, whose first words are not to be seen
-		a.Together("PING before", "MONITOR")
-		c.Do("SET", "k", "a b\x00\xff")
-		a.Expect(1)
-		a.Raw(proxytest.Inline("GET k", "PING", "SELECT 3", "RESET", "GET k", "PING", "SET k v", "GET k"))
-		a.Until("$1\r\nv")
-		c.Do("PING")
-		a.Sync()
-		a.Raw(proxytest.Inline("MONITOR", "QUIT"))
-		a.End()
-	})
-}
-
 // SHUTDOWN is Redis's to obey. A client that asked for it sees its connection end.
 func TestShutdownReachesRedis(t *testing.T) {
 	t.Parallel()
