@@ -3,13 +3,17 @@ package blackbox
 import (
 	"bufio"
 	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -133,4 +137,174 @@ func TestAServerThatIsNoRedisIsNamed(t *testing.T) {
 		srv.Dial(t).Loses(cmd)
 	}
 	proxytest.WaitFor(t, "the log", func() bool { return logs.FilterMessage("upstream is not a Redis server").Len() > 0 })
+}
+
+// Each login that Redis refuses is counted. The log names the client and the user, never a password, and is not filled by whoever
+// guesses.
+func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "secret")
+	redis.Do(t, "ACL", "SETUSER", "alice", "reset", "on", ">pw", "+@all", "~*")
+	core, logs := observer.New(zap.WarnLevel)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
+	c := srv.Dial(t)
+	long := strings.Repeat("u", 1000)
+	var users []string
+	for _, step := range []struct{ cmd, user string }{
+		{"AUTH guess", "default"},
+		{"AUTH alice guess", "alice"},
+		{"AUTH nobody guess", "nobody"},
+		{"HELLO 3 AUTH alice guess", "alice"},
+		{"HELLO 2 AUTH alice guess SETNAME x", "alice"},
+		{"AUTH " + long + " guess", long[:64]},
+		// None of these is a login that failed.
+		{"AUTH", ""},
+		{"AUTH a b c", ""},
+		{"HELLO 9 AUTH alice guess", ""},
+		{"HELLO 3", ""},
+		{"GET k", ""},
+		{"AUTH alice pw", ""},
+		{"SELECT 99", ""},
+		{"AUTH alice guess", "alice"},
+		{"AUTH secret", ""},
+	} {
+		c.Quiet(strings.Fields(step.cmd)...)
+		if step.user != "" {
+			users = append(users, step.user)
+		}
+	}
+	if got := srv.Stats().LoginsFailed; got != int64(len(users)) {
+		t.Errorf("%d failed logins are counted, %d failed", got, len(users))
+	}
+	if got := c.Quiet("INFO", "lockproxy"); !strings.Contains(got, "\nlogins_failed:7\r") {
+		t.Errorf("INFO lockproxy: %s", got)
+	}
+	failed := logs.FilterMessage("login failed").All()
+	if len(failed) != len(users) {
+		t.Fatalf("%d failed logins are logged, %d failed", len(failed), len(users))
+	}
+	for i, entry := range failed {
+		fields := entry.ContextMap()
+		if fields["user"] != users[i] || fields["client"] != c.Conn.LocalAddr().String() || fields["total"] != int64(i+1) {
+			t.Errorf("failed login %d: %v", i, fields)
+		}
+		if text := fieldText(entry.Context); strings.Contains(text, "guess") || strings.Contains(text, "secret") || strings.Contains(text, "pw") {
+			t.Errorf("a password in the log: %s", text)
+		}
+	}
+
+	since := time.Now()
+	const flood = 500
+	for range flood {
+		c.Send("AUTH", "alice", "guess")
+	}
+	for range flood {
+		if _, err := c.Frame(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := srv.Stats().LoginsFailed; got != int64(len(users)+flood) {
+		t.Errorf("%d failed logins are counted, want %d", got, len(users)+flood)
+	}
+	most := session.EntriesLogged + 2 + int(time.Since(since)/time.Second)
+	if got := logs.FilterMessage("login failed").Len() - len(users); got > most {
+		t.Errorf("%d of %d failed logins are logged, want at most %d", got, flood, most)
+	}
+}
+
+// fieldText is what a log line says besides its message.
+func fieldText(fields []zapcore.Field) string {
+	enc := zapcore.NewMapObjectEncoder()
+	var b strings.Builder
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	for k, v := range enc.Fields {
+		b.WriteString(k + "=")
+		if s, ok := v.(string); ok {
+			b.WriteString(s)
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+// The log says who waited and held too long, and behind whom. INFO names the hot locks of the client's own account.
+func TestSlowAndHotLocksAreShown(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
+	core, logs := observer.New(zap.WarnLevel)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
+	a, b, c := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+	a.Script("CLIENT SETNAME holder", "+OK")
+	b.Script("CLIENT SETNAME waiter", "+OK")
+	c.Script("AUTH other pw", "+OK")
+	lock := func(waiter *proxytest.Client) {
+		a.Script("LOCK k OWNER boss", ":")
+		waiter.Script("TRYLOCK k WAIT 50 OWNER clerk", "$-1")
+		a.Script("UNLOCK k OWNER boss", ":1")
+	}
+	lock(b)
+	if n := logs.FilterMessage("slow wait").Len() + logs.FilterMessage("slow hold").Len(); n > 0 {
+		t.Errorf("%d entries with lock.slow 10s", n)
+	}
+	srv.Alter(func(o *proxy.Options) { o.Locks.Slow = time.Millisecond })
+	lock(b)
+	expect := func(message string, want map[string]any) {
+		t.Helper()
+		var got []map[string]any
+		for _, e := range logs.FilterMessage(message).All() {
+			fields := e.ContextMap()
+			got = append(got, fields)
+			matches := e.Level == zap.WarnLevel && fields["ms"].(int64) >= 50
+			for name, value := range want {
+				matches = matches && fields[name] == value
+			}
+			if matches {
+				return
+			}
+		}
+		t.Errorf("%s: %v, want %v", message, got, want)
+	}
+	holder, waiter := a.Conn.LocalAddr().String(), b.Conn.LocalAddr().String()
+	expect("slow hold", map[string]any{
+		"key": "k", "owner": "boss", "client": holder, "client_name": "holder", "outcome": "released",
+	})
+	expect("slow wait", map[string]any{
+		"key": "k", "owner": "clerk", "client": waiter, "client_name": "waiter", "outcome": "timed_out",
+		"behind": "boss", "behind_client": holder, "behind_client_name": "holder",
+	})
+	lock(c)
+	expect("slow wait", map[string]any{"client": c.Conn.LocalAddr().String(), "behind": "elsewhere", "behind_client": ""})
+
+	a.Granted("LOCK", "lost", "PX", "100")
+	proxytest.WaitFor(t, "the loss", func() bool {
+		return logs.FilterMessage("slow hold").FilterField(zap.String("outcome", "expired")).Len() == 1
+	})
+
+	hot := func(c *proxytest.Client) string {
+		_, rest, _ := strings.Cut(c.Do("INFO", "lockproxy"), "\r\nhot_locks:")
+		line, _, _ := strings.Cut(rest, "\r\n")
+		return line
+	}
+	c.Script("LOCK mine OWNER boss", ":", "TRYLOCK mine OWNER clerk WAIT 200", "$-1")
+	if line := hot(a); !strings.HasPrefix(line, `"k"=`) || strings.Contains(line, "mine") {
+		t.Errorf("the default user sees %s", line)
+	}
+	if line := hot(c); !strings.HasPrefix(line, `"mine"=`) || !strings.Contains(line, `,"k"=`) {
+		t.Errorf("the other user sees %s", line)
+	}
+	if line := hot(srv.Dial(t)); line == "" {
+		t.Error("a client that has waited for no lock sees none")
+	}
+	a.Script("SELECT 1", "+OK")
+	if line := hot(a); line != "" {
+		t.Errorf("in another database: %s", line)
+	}
+	for _, l := range srv.HotLocks(1) {
+		if l.User != "other" || l.Key != "mine" || l.Waits != 1 || l.Waited < 200*time.Millisecond {
+			t.Errorf("the first for operators is %+v", l)
+		}
+	}
 }

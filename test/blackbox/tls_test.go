@@ -2,14 +2,15 @@ package blackbox
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
-
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/certs"
@@ -188,4 +189,28 @@ func TestATLSConnectionEndsInOrder(t *testing.T) {
 			t.Errorf("%q: the last record is of type %d", last, kind)
 		}
 	}
+}
+
+// A client on the wrong side of TLS is told so, where it can be, and does not wait.
+func TestClientsOnTheWrongSideOfTLS(t *testing.T) {
+	t.Parallel()
+	srv := proxytest.Start(t, redistest.Start(t), proxytest.WithTLS)
+	for _, first := range []string{"*1\r\n$4\r\nPING\r\n", "PING\r\n"} {
+		c := proxytest.Dial(t, tlsAddr(srv))
+		c.Raw(first)
+		c.Gets("-ERR the proxy speaks TLS at this address\r\n")
+		c.Ends()
+	}
+	nc, err := net.Dial("tcp", srv.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := nc.SetDeadline(time.Now().Add(proxytest.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(); !errors.Is(err, io.EOF) {
+		t.Errorf("the client gets %v", err)
+	}
+	proxytest.WaitFor(t, "the count of handshakes", func() bool { return srv.Stats().Closed["handshake"] == 3 })
 }
