@@ -29,16 +29,18 @@ import (
 //	a! GET k | GET              another client sends this, whole and in pieces, ends its side and reads up to the end
 //	a. close, half-close, reset, sync, id   sync: nothing else has come. id: its CLIENT ID is $a from now on
 //	redis: CONFIG SET x y       the server itself is asked; with => until it answers so, as Go prints it
-//	info: locks_waiting => 1    until INFO lockproxy says so, or what a REGEXP matches
+//	info: lock_waiters => 1     until INFO lockproxy says so, or what a REGEXP matches
 //	hide: REGEXP => word        in all frames from now on
 //	each X: SET k v || GET k    the case is played for each of these in the place of [X]; with: has them, too
 //
-// Without =>, all that the clients get must be what Redis says, in both protocols, to plain clients and over TLS. With
-// =>, the case is played through the proxy alone, and a reply begins so: "v" is a whole bulk string, ":1" a whole
-// number, nil a null of RESP2, end the end of the connection, ? anything. $F is any number for the first time, and then
-// that one, also in commands. In braces behind a title: the only protocol, the only version of Redis, or "plain": it
-// takes time, and is not played over TLS. {x*100} is a hundred times x, raw "…" are bytes as they are. Steps in front of the first case are
-// the start of each. "start:" has arguments of Redis, "with:" settings of the proxy.
+// Without =>, all that the clients get must be what Redis says, in both protocols, to plain clients and over TLS. Such
+// cases stand in front of those with locks, behind which the proxy is subscribed. With =>, the case is played through
+// the proxy alone, and a reply begins so: "v" is a whole bulk string, ":1" a whole number, nil a null of RESP2, end the
+// end of the connection, ? anything. $F is any number for the first time, and then that one, also in commands.
+//
+// In braces behind a title: the only protocol, the only version of Redis, or "plain": it takes time, and is not played
+// over TLS. {x*100} is a hundred times x, raw "…" are bytes as they are. Steps in front of the first case are the start
+// of each. "start:" has arguments of Redis, "with:" settings of the proxy.
 type script struct {
 	title    string
 	only     string // in braces; empty: nothing
@@ -57,7 +59,8 @@ func (s *script) variants() []*script {
 	name, values := s.each[0][0], s.each[0][1:]
 	for _, value := range values {
 		one := *s
-		one.title, one.with, one.each, one.steps = s.title+", "+value, strings.ReplaceAll(s.with, name, value), s.each[1:], nil
+		one.title, one.with = s.title+", "+value, strings.ReplaceAll(s.with, name, value)
+		one.each, one.steps = s.each[1:], nil
 		for _, step := range s.steps {
 			one.steps = append(one.steps, strings.ReplaceAll(step, name, value))
 		}
