@@ -22,8 +22,6 @@ words="$words|TestIdentitiesAreRedisOwn|TestDifferential|TestReplyModesAreRedisO
 words="$words|TestTheNextClientFindsAConnectionAsIfItWereNew|TestLoginsDoNotCompeteWithWork"
 # No login in a transaction.
 words="$words|TestOverACluster/whole_transactions"
-# READONLY is answered OK.
-words="$words|TestARefusedCommandKeepsNoConnection|TestAskingAboutClientsPinsNothing"
 # Texts of errors, new fields and subcommands.
 words="$words|TestCommandIsRedisAnswerWithLockCommands|TestClientSpeaksOfItself|TestOverACluster/^commands$"
 words="$words|TestWaitMeasuresTheSessionsOwnWrites/by_a_user_who_may_not_PING"

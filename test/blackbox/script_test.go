@@ -168,7 +168,7 @@ func set(t *testing.T, o *proxy.Options, with string) {
 // play plays a case wherever it is to be played.
 func (s *script) play(t *testing.T, b *bench, srv *proxytest.Proxy) {
 	for proto := 2; proto <= 3; proto++ {
-		if s.expected && (s.only == "" || s.only == "plain") && proto == 3 || strings.HasPrefix(s.only, "RESP") && !strings.HasSuffix(s.only, strconv.Itoa(proto)) {
+		if s.expected && s.only != "RESP3" && proto == 3 || strings.HasPrefix(s.only, "RESP") && !strings.HasSuffix(s.only, strconv.Itoa(proto)) {
 			continue
 		}
 		all := func(side *proxytest.Side) {
