@@ -169,9 +169,11 @@ func TestADemandIsNoticedWithoutCredentialsOfTheProxy(t *testing.T) {
 		Listen:   []string{"127.0.0.1:0"},
 		Upstream: upstream.Options{Addr: redis.Addr(), User: "own", Password: "wrong"},
 	})
-	srv.Dial(t).Script("GET k", "$6")
+	c := srv.Dial(t)
+	c.Script("GET k", "$6")
 	admin.Script("CONFIG SET requirepass pw", "+OK")
 	awaitShut(t, srv)
+	c.Ends() // with the lanes without credentials
 	srv.Dial(t).Script("GET k", "-NOAUTH")
 }
 
