@@ -61,7 +61,7 @@ func TestLocksHoldWhileAClusterChanges(t *testing.T) {
 
 func TestLocksHoldWhileThePrimaryIsCutOffFromItsPeers(t *testing.T) {
 	t.Parallel()
-	runChaos(t, settings{seed: seedOf(t), cutOff: true, workers: 5, keys: 3, lease: 4 * time.Second}, chaosTime(t))
+	runChaos(t, settings{seed: seedOf(t), sentinels: true, workers: 5, keys: 3, lease: 4 * time.Second}, chaosTime(t))
 }
 
 // runChaos is one experiment: some calm, then faults, then time to recover, then the end and all checks.
@@ -76,11 +76,7 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 		}
 	})
 	s.wait(2 * time.Second)
-	kinds := faults(s.lease)
-	if s.shards != nil {
-		kinds = s.shards.faults()
-	}
-	s.inject(d, kinds)
+	s.inject(d, s.faults())
 	s.recoverFromFaults()
 	s.endOfWork()
 	s.watcher.stop()

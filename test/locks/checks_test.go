@@ -27,12 +27,12 @@ func (s *stand) check() (found []finding) {
 	histories := s.history()
 	var all []*hold
 	for _, ops := range histories {
-		all = append(all, holdsOf(ops, s.losses)...)
+		all = append(all, holdsOf(ops, s.pair != nil)...)
 	}
-	if !s.volatile {
+	if !s.forgets {
 		for _, key := range s.keys {
 			picture := filepath.Join(s.t.ArtifactDir(), key+".html")
-			if bad := linearizable(key, histories, s.lease, s.mayGetNothing, s.losses, picture); bad != "" {
+			if bad := linearizable(key, histories, s.lease, s.mayGetNothing, picture); bad != "" {
 				add("model", bad)
 			}
 		}
@@ -76,10 +76,10 @@ func fences(all []*hold) (bad []string) {
 	return bad
 }
 
-// outOfOrder finds fair waiters that overtook others: one asked when the other had been seen in the queue, or was seen
-// behind it there, and was granted the lock with a smaller fence. Waiters that gave up or were killed have no grant and
-// prove nothing. Nor do those that may have lost their turn: a grant that reaches the proxy after its lease, because
-// something stood still, is given back, and the waiter takes a new place.
+// outOfOrder finds fair waiters that overtook others: one asked when the other had been seen in the queue, and was
+// granted the lock with a smaller fence. Waiters that gave up or were killed have no grant and prove nothing. Nor do those
+// that may have lost their turn: a grant that reaches the proxy after its lease, because something stood still, is given
+// back, and the waiter takes a new place.
 func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 	granted := make(map[string]op) // by owner: the commands that waited
 	for _, ops := range histories {
@@ -100,26 +100,17 @@ func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 			}
 		}
 	}
-	for _, key := range s.keys {
-		for pair, at := range s.watcher.ahead[key] {
-			first, ok1 := granted[key+" "+pair[0]]
-			second, ok2 := granted[key+" "+pair[1]]
-			if ok1 && ok2 && second.Fence < first.Fence && !s.mayHaveLostItsTurn(first) {
-				bad = append(bad, fmt.Sprintf("%v\n  came after %v\n  though queued before it at %.3f", first, second, seconds(at)))
-			}
-		}
-	}
 	return bad
 }
 
 func (s *stand) mayHaveLostItsTurn(o op) bool {
-	return o.Return-o.Call >= o.Lease && s.disturbed(o) || slices.ContainsFunc(s.losses, func(l loss) bool { return l.hits(o) })
+	return o.Return-o.Call >= o.Lease && s.disturbed(o)
 }
 
 // disturbed reports whether something was out of order, or had just been, while the command was under way.
 func (s *stand) disturbed(o op) bool {
 	return slices.ContainsFunc(slices.Concat(s.incidents, s.stalls.all()), func(in incident) bool {
-		return !in.harmless && in.concerns(o.Key) && in.from <= o.Return && o.Call <= in.to+int64(late)
+		return !in.harmless && in.from <= o.Return && o.Call <= in.to+int64(late)
 	})
 }
 
@@ -141,7 +132,7 @@ const late = time.Second
 // refused, a wait that took too long.
 func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) {
 	for _, h := range all {
-		if h.watched && h.over && h.end.Out == notHeld && s.calm(h.key, h.first.Call, h.end.Return) {
+		if h.watched && h.over && h.end.Out == notHeld && s.calm(h.first.Call, h.end.Return) {
 			bad = append(bad, fmt.Sprintf("%v\n  was lost: %v", h, h.end))
 		}
 	}
@@ -150,11 +141,11 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 			last := i == len(ops)-1 // the end of the worker
 			took := o.Return - o.Call
 			switch {
-			case o.Out == refused && s.calm(o.Key, o.Call, o.Return):
+			case o.Out == refused && s.calm(o.Call, o.Return):
 				bad = append(bad, o.String())
-			case o.Out == unknown && !last && s.calm(o.Key, cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !s.waitedBehind(all, o) && !(o.Verb == "FAIRLOCK" && s.behindStale(o)):
+			case o.Out == unknown && !last && s.calm(cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !s.waitedBehind(all, o) && !(o.Verb == "FAIRLOCK" && s.behindStale(o)):
 				bad = append(bad, o.String()+s.around(o, histories))
-			case o.Return > 0 && took > max(0, o.Wait)+s.tooSlow() && (!o.acquire() || o.Wait >= 0) && s.calm(o.Key, o.Call, o.Return):
+			case o.Return > 0 && took > max(0, o.Wait)+s.tooSlow() && (!o.acquire() || o.Wait >= 0) && s.calm(o.Call, o.Return):
 				bad = append(bad, "slow: "+o.String())
 			}
 		}
@@ -178,7 +169,7 @@ func (s *stand) behindStale(o op) bool {
 			continue
 		}
 		if slices.ContainsFunc(s.incidents, func(in incident) bool {
-			return !in.harmless && in.concerns(o.Key) && in.from <= seen.to && seen.from <= in.to
+			return !in.harmless && in.from <= seen.to && seen.from <= in.to
 		}) {
 			return true
 		}

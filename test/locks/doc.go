@@ -3,7 +3,7 @@
 //
 //	clients (this test binary, re-executed) ──► proxy 1, proxy 2 (bin/lockproxy) ──► redis-server
 //	        │ history of calls and returns          ▲                                   ▲
-//	        ▼                                       └──────── faults: kill, stop, reset, cut off
+//	        ▼                                       └──────── faults: kill, stop, cut off
 //	   checks: model, fences, order, liveness
 //
 // A test runs a random workload under random faults and checks its whole history; README.md says what each check proves.

@@ -19,7 +19,7 @@ func TestFaultsExcuseThatAWaiterGetsNothing(t *testing.T) {
 	}{{5, 9, 1, false}, {5, 12, 1, true}, {12, 15, 1, true}, {15, 25, -1, true}, {900, 950, 1, true}, {2900, 3100, 1, false}, {12, 15, 0, false}} {
 		tried := said("a", "LOCK", c.call, c.ret, busy, 0)
 		tried.Wait, tried.Lease = c.wait, int64(time.Minute)
-		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.mayGetNothing, nil, t.TempDir()+"/a.html")
+		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.mayGetNothing, t.TempDir()+"/a.html")
 		if (bad == "") != c.excused {
 			t.Errorf("%v: %q", tried, bad)
 		}
@@ -113,7 +113,7 @@ func TestAStalePlaceExcusesThatAFreeLockIsBusy(t *testing.T) {
 		s.watcher = &observer{queued: map[string]map[string]span{"a": {"b": {c.from * ms, c.to * ms}}}}
 		tried := said("a", "TRYLOCK", 10_000, 10_001, busy, 0)
 		tried.Key, tried.Lease = "a", int64(time.Minute)
-		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.mayGetNothing, nil, t.TempDir()+"/a.html")
+		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.mayGetNothing, t.TempDir()+"/a.html")
 		if (bad == "") != c.excused {
 			t.Errorf("%+v: %q", c, bad)
 		}
@@ -126,7 +126,7 @@ func TestAnAcquireWithoutAnAnswerExcusesThatTheLockIsBusy(t *testing.T) {
 		lost, tried := said("a", "LOCK", 0, 0, unknown, 0), said("b", "TRYLOCK", 1_000, 1_001, busy, 0)
 		lost.Key, lost.Wait, lost.Sync, tried.Key, tried.Lease = "a", -1, sync, "a", int64(time.Minute)
 		never := func(op) bool { return false }
-		if bad := linearizable("a", map[string][]op{"a": {lost}, "b": {tried}}, time.Second, never, nil, t.TempDir()+"/a.html"); bad != "" {
+		if bad := linearizable("a", map[string][]op{"a": {lost}, "b": {tried}}, time.Second, never, t.TempDir()+"/a.html"); bad != "" {
 			t.Errorf("SYNC %d: %s", sync, bad)
 		}
 	}

@@ -14,13 +14,9 @@ import (
 type incident struct {
 	what     string
 	from, to int64
-	harmless bool     // to all but the worker it befell: nothing stood still
-	gentle   bool     // nobody may notice it but by its time
-	keys     []string // that it concerns; nil: all
+	harmless bool // to all but the worker it befell: nothing stood still
+	gentle   bool // nobody may notice it but by its time
 }
-
-// concerns reports whether a command for the key may have noticed.
-func (i incident) concerns(key string) bool { return i.keys == nil || slices.Contains(i.keys, key) }
 
 func (i incident) String() string {
 	return fmt.Sprintf("[%.3f, %.3f] %s", seconds(i.from), seconds(i.to), i.what)
@@ -31,14 +27,26 @@ type fault struct {
 	name     string
 	most     time.Duration
 	harmless bool
-	gentle   bool                    // see incident
-	where    func(s *stand) []string // the keys that the latest one concerned; nil: all
+	gentle   bool // see incident
 	begin    func(s *stand) (what string, end func())
 }
 
-// faults are all kinds. Stops and cuts last long enough for leases to run out, and short enough for a live fair waiter
-// not to count as dead.
-func faults(lease time.Duration) []fault {
+// faults are those of an experiment. Those of servers with replicas take their time: two short ones are beside them.
+func (s *stand) faults() []fault {
+	if s.shards == nil && s.pair == nil {
+		return append(ofProcesses(s.lease), ofRedis(s.lease)...)
+	}
+	few := ofProcesses(time.Second)
+	s.rng.Shuffle(len(few), func(i, j int) { few[i], few[j] = few[j], few[i] })
+	if s.pair != nil {
+		return append(s.pair.faults(), few[:2]...)
+	}
+	return append(s.shards.faults(), few[:2]...)
+}
+
+// ofProcesses are the faults that concern neither Redis nor the way to it. Stops and cuts last long enough for leases to
+// run out, and short enough for a live fair waiter not to count as dead.
+func ofProcesses(lease time.Duration) []fault {
 	long := 5 * lease / 2
 	return []fault{
 		{name: "kill a worker", most: lease / 2, harmless: true, begin: func(s *stand) (string, func()) {
@@ -75,6 +83,12 @@ func faults(lease time.Duration) []fault {
 				s.restart(p)
 			}
 		}},
+	}
+}
+
+func ofRedis(lease time.Duration) []fault {
+	long := 5 * lease / 2
+	return []fault{
 		{name: "kill redis", most: lease / 2, begin: func(s *stand) (string, func()) {
 			s.redis.Kill()
 			return "", func() { s.redis.Restart() }
@@ -83,28 +97,17 @@ func faults(lease time.Duration) []fault {
 			s.redis.Pause()
 			return "", s.redis.Continue
 		}},
-		{name: "cut", most: 4 * lease, begin: func(s *stand) (string, func()) {
-			p := pairs[s.rng.IntN(len(pairs))]
-			s.net.cut(p[0], p[1])
-			s.net.cut(p[1], p[0])
-			return fmt.Sprint(p[0], " from ", p[1]), s.net.heal
-		}},
-		{name: "cut one way", most: 4 * lease, begin: func(s *stand) (string, func()) {
+		{name: "cut", most: 4 * lease, begin: func(s *stand) (string, func()) { // half of them one way
 			p := pairs[s.rng.IntN(len(pairs))]
 			if s.rng.IntN(2) == 0 {
 				p[0], p[1] = p[1], p[0]
 			}
 			s.net.cut(p[0], p[1])
-			return fmt.Sprint(p[0], " to ", p[1]), s.net.heal
-		}},
-		{name: "reset", begin: func(s *stand) (string, func()) {
-			p := pairs[s.rng.IntN(len(pairs))]
-			s.net.reset(p[0], p[1])
-			return fmt.Sprint(p[0], " and ", p[1]), func() {}
-		}},
-		{name: "forget scripts", harmless: true, begin: func(s *stand) (string, func()) {
-			s.tell("SCRIPT", "FLUSH")
-			return "", func() {}
+			if s.rng.IntN(2) == 0 {
+				return fmt.Sprint(p[0], " to ", p[1]), s.net.heal
+			}
+			s.net.cut(p[1], p[0])
+			return fmt.Sprint(p[0], " from ", p[1]), s.net.heal
 		}},
 		{name: "kill subscriptions", harmless: true, begin: func(s *stand) (string, func()) {
 			s.tell("CLIENT", "KILL", "TYPE", "pubsub")
@@ -142,9 +145,6 @@ func (s *stand) inject(d time.Duration, kinds []fault) {
 		}
 		undo()
 		in.to = mono()
-		if f.where != nil {
-			in.keys = f.where(s)
-		}
 		s.incidents = append(s.incidents, in)
 		s.wait(upTo(s.rng, time.Second))
 	}
@@ -155,11 +155,11 @@ func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(
 // wait passes the time of a fault.
 func (s *stand) wait(d time.Duration) { time.Sleep(d) }
 
-// calm reports whether no fault that concerns the key was being done, or had just been done, at any moment of the interval.
-func (s *stand) calm(key string, from, to int64) bool {
+// calm reports whether no fault was being done, or had just been done, at any moment of the interval.
+func (s *stand) calm(from, to int64) bool {
 	const aftermath = 4 * time.Second
 	for _, in := range s.incidents {
-		if !in.gentle && in.concerns(key) && in.from <= to && from <= in.to+int64(aftermath) {
+		if !in.gentle && in.from <= to && from <= in.to+int64(aftermath) {
 			return false
 		}
 	}

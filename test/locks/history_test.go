@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +36,6 @@ const (
 	others    outcome = "others"    // it does not
 	notHeld   outcome = "notheld"   // -NOTHELD or -LOSTLEASE
 	notSynced outcome = "notsynced" // -NOTSYNCED: granted and given back
-	earlier   outcome = "earlier"   // -LOSTLEASE for a grant before the latest: nothing happened
 	deadlock  outcome = "deadlock"  // -DEADLOCK: nothing happened
 	refused   outcome = "refused"   // certainly nothing happened
 	strange   outcome = "strange"   // a reply that must not be
@@ -80,9 +78,6 @@ func (o op) String() string {
 
 // seconds makes stamps comparable with those of the fault log.
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
-
-// synced reports whether all replicas have what the command did.
-func (o op) synced() bool { return o.Sync > 0 && o.Out == acquired }
 
 // kind is the option that says how a lock is held.
 type kind string
@@ -142,30 +137,6 @@ func (j journal) put(o op) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "journal:", err)
 		os.Exit(3) // a history with gaps proves nothing
-	}
-}
-
-// tellApart finds the -LOSTLEASE replies that tell of an earlier grant. An owner that takes a lock through one proxy, loses it
-// and takes it again through the other is told of the loss by its next command at the first, which does nothing else.
-func tellApart(ops []op) {
-	type grant struct {
-		fence int64
-		proxy int
-	}
-	grants := make(map[[2]string][]grant)
-	for i, o := range ops {
-		k := [2]string{o.Key, o.hold()}
-		all := grants[k]
-		switch {
-		case o.acquire() && o.Out == acquired:
-			grants[k] = append(all, grant{o.Fence, o.Proxy})
-		case o.Out == notHeld && strings.HasPrefix(o.Text, "LOSTLEASE ") && len(all) > 0:
-			latest := all[len(all)-1].fence
-			here := func(g grant) bool { return g.proxy == o.Proxy }
-			if slices.ContainsFunc(all, here) && !slices.Contains(all, grant{latest, o.Proxy}) {
-				ops[i].Out = earlier
-			}
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package locks
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -21,8 +20,8 @@ type hold struct {
 
 func (h *hold) String() string { return fmt.Sprintf("%s fence %d of %v", h.key, h.fence, h.first) }
 
-// holdsOf reads the holds out of one worker's commands, which followed each other.
-func holdsOf(ops []op, losses []loss) []*hold {
+// holdsOf reads the holds out of one worker's commands, which followed each other. lossy: a failover may lose a release.
+func holdsOf(ops []op, lossy bool) []*hold {
 	var all []*hold
 	current := make(map[[2]string]*hold)
 	newest := make(map[[2]string]int64)
@@ -32,7 +31,7 @@ func holdsOf(ops []op, losses []loss) []*hold {
 		switch {
 		case o.acquire() && o.Out == acquired && (h == nil || h.fence != o.Fence):
 			h = &hold{key: o.Key, fence: o.Fence, first: o, watched: !o.Fixed}
-			h.revived = o.Fence < newest[k] && slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(o.Key) && l.from < o.Return })
+			h.revived = lossy && o.Fence < newest[k]
 			newest[k] = max(newest[k], o.Fence)
 			current[k] = h
 			all = append(all, h)

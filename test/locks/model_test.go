@@ -21,8 +21,6 @@ import (
 // input is a command with what the whole history says about it.
 type input struct {
 	op
-	turn  turn  // not of a client
-	alive bool  // of a fork: the old primary goes on
 	lapse int64 // of a grant, or of what sets its lease: from here on it may have ended
 	doubt bool  // it may have been refused though nobody that is known of held the lock: another command may have had it, or it was reserved
 }
@@ -33,67 +31,15 @@ type lockState struct {
 	holds []holdState // in the order of their grants
 }
 
-// holdState is a hold between two commands.
-//
-// A proxy whose lease of a hold has ended by its own clock gives back what was acquired through it, though the same owner may
-// keep the lock by the other proxy. So the number of holds is known exactly for who uses one proxy, and else within bounds.
+// holdState is a hold between two commands. An owner uses one proxy, which gives back all of it at once.
 type holdState struct {
 	by    op // its grant
 	lapse int64
-	least int // holds
-	most  int
-	both  bool // acquired through both proxies
-	given bool // a proxy may have given its part back, or be about to
-	loose bool // the proxies remember more of it than the server, which has lost something
-	parts [2]part
-}
-
-// part is what was acquired through one proxy, and certainly not given back by it yet.
-type part struct {
-	holds int
-	lapse int64
-}
-
-func (h *holdState) deepen(i input) {
-	h.least++
-	h.most++
-	h.parts[i.Proxy].holds++
-	h.both = h.both || h.parts[0].holds > 0 && h.parts[1].holds > 0
-	h.set(i)
-}
-
-func (h *holdState) set(i input) {
-	h.lapse = i.lapse
-	h.parts[i.Proxy].lapse = i.lapse
-}
-
-// part takes off what a proxy may have given back by the time a command returned.
-func (h *holdState) part(at int64) {
-	for q := range h.parts {
-		if p := &h.parts[q]; h.both && at >= p.lapse && p.holds > 0 {
-			h.least = max(0, h.least-p.holds)
-			p.holds, h.given = 0, true
-		}
-	}
-}
-
-// release takes off one hold; that of the proxy it went through, if there is one.
-func (h *holdState) release(i input) {
-	h.most--
-	if h.least--; !h.given {
-		h.least = max(1, h.least) // as the answer says
-	}
-	h.least = max(0, h.least)
-	for _, q := range []int{i.Proxy, 1 - i.Proxy} {
-		if h.parts[q].holds > 0 {
-			h.parts[q].holds--
-			return
-		}
-	}
+	count int
 }
 
 // mayHaveEnded reports whether the lease may have ended before a command returned.
-func (h *holdState) mayHaveEnded(i input) bool { return i.Return >= h.lapse || h.least == 0 }
+func (h *holdState) mayHaveEnded(i input) bool { return i.Return >= h.lapse }
 
 // bars reports whether an acquire cannot be granted because of the holds that count.
 func (s lockState) bars(i input, counts func(h *holdState) bool) bool {
@@ -115,17 +61,12 @@ func (s *lockState) grant(i input) {
 	s.holds = slices.DeleteFunc(s.holds, func(h holdState) bool {
 		return h.by.apart(i.op) || h.by.hold() == i.hold() || h.by.Kind == i.Kind && i.most() == 1
 	})
-	h := holdState{by: i.op}
-	h.deepen(i)
-	s.holds, s.fence = append(s.holds, h), i.Fence
+	s.holds, s.fence = append(s.holds, holdState{by: i.op, lapse: i.lapse, count: 1}), i.Fence
 }
 
 // after is the lock after a command, if the command may have had its outcome.
 func (s lockState) after(i input) (bool, lockState) {
 	s.holds = slices.Clone(s.holds)
-	for n := range s.holds {
-		s.holds[n].part(i.Return)
-	}
 	at := slices.IndexFunc(s.holds, func(h holdState) bool { return h.by.hold() == i.hold() })
 	h := &holdState{} // the owner's
 	own := at >= 0
@@ -135,7 +76,8 @@ func (s lockState) after(i input) (bool, lockState) {
 	lapsed := h.mayHaveEnded(i)
 	switch {
 	case i.acquire() && i.Out == acquired && own && i.Fence == h.by.Fence:
-		h.deepen(i)
+		h.count++
+		h.lapse = i.lapse
 		return true, s
 	case i.acquire() && i.Out == acquired:
 		ok := lapsed && i.Fence > s.fence && !s.bars(i, func(h *holdState) bool { return !h.mayHaveEnded(i) })
@@ -144,23 +86,23 @@ func (s lockState) after(i input) (bool, lockState) {
 	case i.acquire(): // busy
 		return i.Verb == "FAIRLOCK" || i.doubt || s.bars(i, func(other *holdState) bool { return other != h }), s
 	case i.Verb == "EXTENDLOCK" && i.Out == extended:
-		h.set(i)
+		h.lapse = i.lapse
 		return own, s
 	case i.Verb == "LOCKINFO" && i.Out == mine:
 		return own && i.Fence == h.by.Fence, s
 	case i.Verb == "UNLOCK" && i.Out == released:
-		if own && (h.loose || h.least <= 1 && h.most >= 1) {
-			s.holds = slices.Delete(s.holds, at, at+1)
-			return true, s
+		if h.count != 1 {
+			return false, s
 		}
-		return false, s
+		s.holds = slices.Delete(s.holds, at, at+1)
+		return true, s
 	case i.Verb == "UNLOCK" && i.Out == still:
-		h.release(i)
-		return own && (h.loose || h.most >= 1), s
-	case i.Named && strings.HasPrefix(i.Text, "LOSTLEASE"): // of this session; the owner may have another elsewhere
+		h.count--
+		return h.count >= 1, s
+	case i.Named && strings.HasPrefix(i.Text, "LOSTLEASE"): // of this session; the owner's other one may have it again
 		return true, s
 	default: // not the holder, so it was told. If the lease may have ended, it still need not have.
-		return lapsed || h.loose, s
+		return lapsed, s
 	}
 }
 
@@ -184,18 +126,18 @@ func (s lockState) equal(other lockState) bool {
 func (s lockState) hash() uint64 {
 	sum := uint64(s.fence)
 	for _, h := range s.holds {
-		sum = sum*31 ^ uint64(h.by.Fence)<<8 ^ uint64(h.most)<<1 ^ uint64(h.lapse)
+		sum = sum*31 ^ uint64(h.by.Fence)<<8 ^ uint64(h.count)<<1 ^ uint64(h.lapse)
 	}
 	return sum
 }
 
 // inputs prepares the history of one key. excused reports whether an acquire may get nothing though the lock is free: nobody could tell.
-func inputs(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, losses []loss) []porcupine.Operation {
+func inputs(key string, histories map[string][]op, lease time.Duration, excused func(op) bool) []porcupine.Operation {
 	var all []porcupine.Operation
 	var doubts, queued, waiters, releases []op
 	for _, ops := range histories {
 		for _, o := range ops {
-			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || excused(o)) || o.hadAnother(losses)) {
+			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || excused(o)) || o.hadAnother()) {
 				doubts = append(doubts, o)
 			}
 			if o.Key == key && o.acquire() && o.Wait != 0 && o.Out != unknown {
@@ -213,14 +155,8 @@ func inputs(key string, histories map[string][]op, lease time.Duration, excused 
 	// How long a lock without an owner that knows of it may stay: until the proxy has found out that its client has
 	// gone, which takes the limit of the call and the user timeout, and the lease has run out.
 	stays := func(o op) int64 {
-		if o.Out == acquired || o.Out != unknown && o.hadAnother(losses) {
-			end := o.Return
-			for _, l := range losses {
-				if l.hits(o) {
-					end = max(end, l.to+int64(lease)) // what ended the other grant may be lost
-				}
-			}
-			return end
+		if o.Out == acquired || o.Out != unknown && o.hadAnother() {
+			return o.Return
 		}
 		return o.Call + int64(12*time.Second+lease)
 	}
@@ -228,7 +164,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration, excused 
 	for _, ops := range histories {
 		lapses := lapsesOf(ops)
 		for i, o := range ops {
-			if o.Key != key || o.Out == unknown || o.Out == earlier || o.Out == refused || o.Out == notSynced || o.Out == deadlock || o.Out == strange {
+			if o.Key != key || o.Out == unknown || o.Out == refused || o.Out == notSynced || o.Out == deadlock || o.Out == strange {
 				continue
 			}
 			in := input{op: o, lapse: lapses[i]}
@@ -241,23 +177,14 @@ func inputs(key string, histories map[string][]op, lease time.Duration, excused 
 		}
 		client++
 	}
-	for _, l := range losses {
-		if l.concerns(key) {
-			all = append(all, l.turns(client)...)
-		}
-	}
 	return all
 }
 
-// hadAnother reports whether the lock may have been the command's for a while before its answer, by another grant. With SYNC, grants that
-// too few replicas have within 300 ms are given back. And a command that is under way in a failover may have been carried out by the old
-// primary first.
-func (o op) hadAnother(losses []loss) bool {
+// hadAnother reports whether the lock may have been the command's for a while before its answer, by another grant: one
+// with SYNC that too few replicas have within 300 ms is given back.
+func (o op) hadAnother() bool {
 	const leastSync = 300 * time.Millisecond
-	if o.Sync > 0 && (o.Out != acquired || o.Return-o.Call >= int64(leastSync)) {
-		return true
-	}
-	return slices.ContainsFunc(losses, func(l loss) bool { return l.hits(o) && o.Return >= l.from })
+	return o.Sync > 0 && (o.Out != acquired || o.Return-o.Call >= int64(leastSync))
 }
 
 // tooLate reports whether there may have been a grant before the answer: one that reaches the proxy after its lease is given back,
@@ -323,12 +250,8 @@ func lapsesOf(ops []op) []int64 {
 }
 
 // linearizable returns what is wrong with the history of a key; empty: nothing.
-func linearizable(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, losses []loss, picture string) string {
-	history := inputs(key, histories, lease, excused, losses)
-	model := model
-	if slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(key) }) {
-		model = lossyModel
-	}
+func linearizable(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, picture string) string {
+	history := inputs(key, histories, lease, excused)
 	result, info := porcupine.CheckOperationsVerbose(model, history, 2*time.Minute)
 	switch result {
 	case porcupine.Ok:

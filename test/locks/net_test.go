@@ -27,8 +27,6 @@ type network interface {
 	// cut loses silently what one sends to the other, only in this direction, until heal.
 	cut(from, to node)
 	heal()
-	// reset breaks all connections of a pair with a RST.
-	reset(client, server node)
 }
 
 var (

@@ -72,10 +72,8 @@ var noNamespaces = sync.OnceValue(func() string {
 	if os.Geteuid() != 0 {
 		return "they need root"
 	}
-	for _, tool := range []string{"ip", "ss"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return err.Error() + " (package iproute2)"
-		}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return err.Error() + " (package iproute2)"
 	}
 	// All that is used may be missing by itself: some kernels have no veth or no rules, some /proc is read-only.
 	probe := fmt.Sprintf("lp%dprobe", os.Getpid())
@@ -127,12 +125,6 @@ func (n *namespaces) heal() {
 		n.ip(append([]string{"-n", n.prefix + "router", "rule", "del"}, rule...)...)
 	}
 	n.rules = nil
-}
-
-// reset has the kernel of one end destroy the connections, which sends a RST to the other.
-func (n *namespaces) reset(a, b node) {
-	// It complains about sockets it cannot destroy; those it can are gone.
-	_ = exec.Command("ip", "netns", "exec", n.netns(a), "ss", "-K", "dst", n.host(b)).Run()
 }
 
 func (n *namespaces) addr(who node, port string) string { return net.JoinHostPort(n.host(who), port) }

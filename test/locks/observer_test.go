@@ -21,13 +21,15 @@ type observer struct {
 
 	// Owned by watch until done.
 	looks   int
-	eternal []string                       // keys seen without a TTL
-	held    map[string][]span              // by key: the times between two looks that both saw the lock held
-	seen    map[string]int64               // by key: when the latest look saw the lock held; 0: it was free
-	queued  map[string]map[string]span     // by key: fair waiters, and when they were first and last seen in the queue
-	ahead   map[string]map[[2]string]int64 // by key: first seen before second, at the first such look
-	longest map[string]int                 // by key: longest queue
+	eternal []string                   // keys seen without a TTL
+	held    map[string][]span          // by key: the times between two looks that both saw the lock held
+	seen    map[string]int64           // by key: when the latest look saw the lock held; 0: it was free
+	queued  map[string]map[string]span // by key: fair waiters, and when they were first and last seen in the queue
+	longest map[string]int             // by key: longest queue
 }
+
+// span is an interval of time.
+type span struct{ from, to int64 }
 
 // sight is the servers that are asked, each for its keys.
 type sight struct{ keys map[*redis.Client][]string }
@@ -45,13 +47,11 @@ func observe(at *sight, keys []string) *observer {
 	o := &observer{
 		keys: keys, end: cancel,
 		held: make(map[string][]span), seen: make(map[string]int64),
-		queued: make(map[string]map[string]span), ahead: make(map[string]map[[2]string]int64),
-		longest: make(map[string]int),
+		queued: make(map[string]map[string]span), longest: make(map[string]int),
 	}
 	o.at.Store(at)
 	for _, key := range keys {
 		o.queued[key] = make(map[string]span)
-		o.ahead[key] = make(map[[2]string]int64)
 	}
 	o.done.Go(func() { o.watch(ctx) })
 	return o
@@ -148,17 +148,11 @@ func (o *observer) places(key string, from, to int64) (lines []logLine) {
 
 func (o *observer) noteQueue(key string, owners []string) {
 	o.longest[key] = max(o.longest[key], len(owners))
-	for a, first := range owners {
-		seen, again := o.queued[key][first]
+	for _, owner := range owners {
+		seen, again := o.queued[key][owner]
 		if seen.to = mono(); !again {
 			seen.from = seen.to
 		}
-		o.queued[key][first] = seen
-		for _, second := range owners[a+1:] {
-			pair := [2]string{first, second}
-			if _, seen := o.ahead[key][pair]; !seen {
-				o.ahead[key][pair] = mono()
-			}
-		}
+		o.queued[key][owner] = seen
 	}
 }

@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -21,18 +20,18 @@ import (
 
 // stand is one chaos experiment: Redis, two proxies, worker processes, the observer and a network.
 type stand struct {
-	t        *testing.T
-	rng      *rand.Rand
-	volatile bool
-	lease    time.Duration
-	dir      string
-	keys     []string
+	t       *testing.T
+	rng     *rand.Rand
+	forgets bool // locks may be lost, and nobody knows which: the model and the order of waiters say nothing
+	lease   time.Duration
+	dir     string
+	keys    []string
 
 	net     network
 	redis   *redistest.Server // the primary, if there are Sentinels
 	admin   *redis.Client
-	group   *group  // nil: there are no Sentinels
-	shards  *shards // nil: failovers lose nothing
+	pair    *pair   // nil: there are no Sentinels
+	shards  *shards // nil: it is no cluster
 	proxies [2]*namedProxy
 	reach   []string // the proxies as workers reach them
 	watcher *observer
@@ -43,7 +42,6 @@ type stand struct {
 	started int
 
 	incidents []incident
-	losses    []loss
 	stalls    *stalls
 	failures  []string
 }
@@ -60,8 +58,8 @@ type settings struct {
 	seed       uint64
 	namespaces bool
 	volatile   bool // Redis persists nothing: a restart forgets all locks
-	cluster    bool // there are three primaries with a replica each, in namespaces if there are any
-	cutOff     bool // the primary has one replica and Sentinels, each in a namespace
+	cluster    bool // there are three primaries with a replica each
+	sentinels  bool // the primary has one replica and Sentinels, each in a namespace
 	workers    int
 	keys       int
 	lease      time.Duration
@@ -70,7 +68,7 @@ type settings struct {
 // newStand starts everything. All ends with t.
 func newStand(t *testing.T, set settings) *stand {
 	t.Helper()
-	s := &stand{t: t, rng: rand.New(rand.NewPCG(set.seed, 0)), lease: set.lease, volatile: set.volatile}
+	s := &stand{t: t, rng: rand.New(rand.NewPCG(set.seed, 0)), lease: set.lease, forgets: set.volatile || set.sentinels}
 	t.Cleanup(func() {
 		if len(s.failures) > 0 {
 			t.Logf("in short, below all logs:\n%s", strings.Join(s.failures, "\n"))
@@ -93,7 +91,7 @@ func newStand(t *testing.T, set settings) *stand {
 	switch {
 	case set.cluster:
 		s.startCluster()
-	case set.cutOff:
+	case set.sentinels:
 		s.startPair()
 	case set.namespaces:
 		s.startInNamespaces(args)
@@ -135,21 +133,30 @@ func (s *stand) flags(socket string) []string {
 	}
 }
 
-// startWithRelays starts Redis if it does not run. upstream is the address of Redis for the proxies; empty: that of a relay.
+// startWithRelays starts the proxies. upstream is the address of Redis for them; empty: Redis is started, and reached by
+// relays.
 func (s *stand) startWithRelays(args []string, upstream string) {
-	if s.redis == nil {
+	listens := map[node]string{proxy1: freeAddr(s.t), proxy2: freeAddr(s.t)}
+	if upstream == "" {
 		s.redis = redistest.Start(s.t, args...)
+		listens[store] = s.redis.Addr()
 	}
-	listens := map[node]string{proxy1: freeAddr(s.t), proxy2: freeAddr(s.t), store: s.redis.Addr()}
 	links := newRelays(s.t, listens)
 	s.net = links
 	for i, n := range []node{proxy1, proxy2} {
-		socket := filepath.Join(s.dir, fmt.Sprintf("p%d", i+1))
-		s.proxies[i] = &namedProxy{
-			newProxyAt(s.t, "", listens[n], cmp.Or(upstream, links.reach(n, store)), s.flags(socket)...), n.String(), socket,
+		to := upstream
+		if to == "" {
+			to = links.reach(n, store)
 		}
+		s.proxies[i] = s.newProxy(n, "", listens[n], to)
 		s.reach = append(s.reach, links.reach(workers, n))
 	}
+}
+
+// newProxy is a proxy that has not been started.
+func (s *stand) newProxy(n node, netns, listen, upstream string) *namedProxy {
+	socket := filepath.Join(s.dir, fmt.Sprintf("p%d", n))
+	return &namedProxy{newProxyAt(s.t, netns, listen, upstream, s.flags(socket)...), n.String(), socket}
 }
 
 func (s *stand) startInNamespaces(args []string) {
@@ -162,11 +169,8 @@ func (s *stand) proxiesInNamespaces(links *namespaces, upstream string) {
 	s.net = links
 	s.netns = links.netns(workers)
 	for i, n := range []node{proxy1, proxy2} {
-		socket := filepath.Join(s.dir, fmt.Sprintf("p%d", i+1))
 		listen := links.addr(n, "7379")
-		s.proxies[i] = &namedProxy{
-			newProxyAt(s.t, links.netns(n), listen, upstream, s.flags(socket)...), n.String(), socket,
-		}
+		s.proxies[i] = s.newProxy(n, links.netns(n), listen, upstream)
 		s.reach = append(s.reach, listen)
 	}
 }
@@ -174,7 +178,7 @@ func (s *stand) proxiesInNamespaces(links *namespaces, upstream string) {
 // sight is where the observer looks.
 func (s *stand) sight() *sight {
 	if s.shards != nil {
-		return s.shards.sight(s.keys, nil)
+		return s.shards.sight()
 	}
 	return &sight{map[*redis.Client][]string{s.redis.Client(s.t): s.keys}}
 }
@@ -182,7 +186,7 @@ func (s *stand) sight() *sight {
 // home is the server that a key is at.
 func (s *stand) home(key string) *redistest.Server {
 	if s.shards != nil {
-		return s.shards.of(key).primary
+		return s.shards.home(key)
 	}
 	return s.redis
 }
@@ -238,8 +242,8 @@ func (s *stand) startWorker(place int) {
 		Name: "w" + strconv.Itoa(s.started), Seed: s.rng.Uint64(), Proxies: s.reach, Keys: s.keys, Lease: s.lease,
 		Journal: s.journal("w" + strconv.Itoa(s.started)),
 	}
-	if s.shards != nil {
-		cfg.Sync = all
+	if s.shards != nil || s.pair != nil {
+		cfg.Sync = replicas
 	}
 	config, err := json.Marshal(cfg)
 	if err != nil {
@@ -268,7 +272,6 @@ func (s *stand) history() map[string][]op {
 		if err != nil && !os.IsNotExist(err) { // killed before it began
 			s.t.Fatal(err)
 		}
-		tellApart(ops)
 		all[name] = ops
 	}
 	return all

@@ -25,7 +25,6 @@ type workerConfig struct {
 	Keys    []string
 	Lease   time.Duration // of the proxies' watchdog
 	Journal string        // file
-	NoGrace bool          // never ask for GRACE
 	Sync    int           // the number of all replicas, for acquires with SYNC; 0: there are none of these
 }
 
@@ -36,7 +35,7 @@ type worker struct {
 	rng     *rand.Rand
 	journal journal
 	main    *session // nil: not connected
-	other   *session // a second connection, for owners that use several
+	other   *session // a second connection to the same proxy, for owners that use several
 	n       int      // commands so far
 	dialed  int
 	stop    atomic.Bool // SIGTERM: finish the cycle, then end
@@ -107,7 +106,7 @@ func (w *worker) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
 // cycle takes one lock, works under it and gives it back in one of many ways.
 func (w *worker) cycle() {
-	if w.main == nil && !w.connect(&w.main) {
+	if w.main == nil && !w.connect(&w.main, w.rng.IntN(len(w.cfg.Proxies))) {
 		w.pause(100 * time.Millisecond)
 		return
 	}
@@ -178,7 +177,7 @@ func (w *worker) choose() wish {
 	if x.verb == "FAIRLOCK" && w.chance(80) || w.chance(30) {
 		x.owner = fmt.Sprintf("%s-%d", w.cfg.Name, w.n)
 		x.args = append(x.args, "OWNER", x.owner)
-	} else if !w.cfg.NoGrace && w.chance(30) {
+	} else if w.chance(30) {
 		x.graced = true
 		opt("GRACE", []int64{0, 0, 50, 300}[w.rng.IntN(4)])
 	}
@@ -422,9 +421,7 @@ func holdersOf(info []any) (all []map[string]string) {
 	return all
 }
 
-// connect picks a proxy at random.
-func (w *worker) connect(s **session) bool {
-	i := w.rng.IntN(len(w.cfg.Proxies))
+func (w *worker) connect(s **session, i int) bool {
 	c, err := dialRESP(w.cfg.Proxies[i], 2+w.rng.IntN(2), 2*time.Second)
 	if err != nil {
 		return false
@@ -434,7 +431,7 @@ func (w *worker) connect(s **session) bool {
 	return true
 }
 
-func (w *worker) second() bool { return w.other != nil || w.connect(&w.other) }
+func (w *worker) second() bool { return w.other != nil || w.connect(&w.other, w.main.proxy) }
 
 // hangUp closes both connections, sometimes with a reset.
 func (w *worker) hangUp() {
