@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -66,6 +67,16 @@ func TestTheEndOfASessionEndsAGrantInWhichItAloneHasTakenPart(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestReleaseThatCouldNotBeSentBeforeTheHangUpIsDone(t *testing.T) {
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k OWNER me GRACE 0")
+	a.Lane.Fail(contract.ErrUnsent)
+	a.send("UNLOCK k OWNER me")
+	a.hangUp()
+	b.fence("LOCK k WAIT 5000")
 }
 
 func TestUnlockOfALostLeaseReleasesNothingElse(t *testing.T) {
