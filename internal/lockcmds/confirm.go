@@ -97,22 +97,30 @@ func (c *confirmer) Confirm(node redislink.Node, g unconfirmedGrant) {
 	c.mu.Lock()
 	c.count++
 	c.mu.Unlock()
-	c.add(lineName{node.Server(), false}, 0, wanted{g, node})
+	c.add(false, 0, wanted{g, node})
 }
 
-// add has grants wait for the next round of a line. A round that is not on its way begins after a pause.
-func (c *confirmer) add(at lineName, pause time.Duration, grants ...wanted) {
-	c.mu.Lock()
-	l := c.lines[at]
-	begin := l == nil
-	if begin {
-		l = &line{}
-		c.lines[at] = l
+// add has grants wait for the next rounds of the servers where they are now. A round that is not on its way begins after
+// a pause.
+func (c *confirmer) add(patient bool, pause time.Duration, grants ...wanted) {
+	at := make([]lineName, len(grants))
+	for i, g := range grants {
+		at[i] = lineName{g.node.Server(), patient}
 	}
-	l.waiting = append(l.waiting, grants...)
+	var begin []lineName
+	c.mu.Lock()
+	for i, g := range grants {
+		l := c.lines[at[i]]
+		if l == nil {
+			l = &line{}
+			c.lines[at[i]] = l
+			begin = append(begin, at[i])
+		}
+		l.waiting = append(l.waiting, g)
+	}
 	c.mu.Unlock()
-	if begin {
-		c.begin(at, pause)
+	for _, name := range begin {
+		c.begin(name, pause)
 	}
 }
 
@@ -155,10 +163,10 @@ func (c *confirmer) round(at lineName) {
 	c.mu.Unlock()
 	rest, early := c.ask(at, grants)
 	now := c.clock.Now()
-	later := rest[:0]
+	var later []wanted
 	for _, one := range rest {
 		if one.Until.After(now) && c.life.Err() == nil {
-			later = append(later, one)
+			later = append(later, one.wanted)
 		} else {
 			c.done(one.unconfirmedGrant, confirmation{Have: one.have})
 		}
@@ -167,9 +175,7 @@ func (c *confirmer) round(at lineName) {
 	if early {
 		pause = earlyPause
 	}
-	for _, part := range byServer(later) {
-		c.add(lineName{part.at, true}, pause, part.grants...)
-	}
+	c.add(true, pause, later...)
 	c.mu.Lock()
 	more := len(l.waiting) > 0
 	if !more {
@@ -179,28 +185,6 @@ func (c *confirmer) round(at lineName) {
 	if more {
 		c.begin(at, pause)
 	}
-}
-
-// part is the grants of one server.
-type part struct {
-	at     redislink.Server
-	grants []wanted
-}
-
-// byServer parts grants by the servers where they are now, in the order of the servers' first grants.
-func byServer(all []askedReplicas) (parts []part) {
-	places := map[redislink.Server]int{}
-	for _, one := range all {
-		at := one.node.Server()
-		i, ok := places[at]
-		if !ok {
-			i = len(parts)
-			places[at] = i
-			parts = append(parts, part{at: at})
-		}
-		parts[i].grants = append(parts[i].grants, one.wanted)
-	}
-	return parts
 }
 
 // confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not

@@ -318,13 +318,6 @@ func (r *Registry) forced(by EngineID, key string, ended script.Forced) {
 	}
 }
 
-// Len is the number of engines.
-func (r *Registry) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.engines)
-}
-
 // all lists the engines. A caller that has set draining or closed misses none, because Join sees the flag. Requires no
 // locks.
 func (r *Registry) all() []*IdentityEngine {

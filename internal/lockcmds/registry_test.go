@@ -106,7 +106,7 @@ func TestAnEngineIsOneIdentitys(t *testing.T) {
 			t.Errorf("%v has two engines", id)
 		}
 	}
-	if n := w.Len(); n != len(ids) {
+	if n := len(w.all()); n != len(ids) {
 		t.Errorf("%d engines", n)
 	}
 }
@@ -135,7 +135,7 @@ func TestEnginesAreBounded(t *testing.T) {
 	}
 	w.Leave(greedy[1])
 	w.join(EngineID{DB: 5}, "third")
-	if n := w.Len(); n != 4 {
+	if n := len(w.all()); n != 4 {
 		t.Errorf("%d engines", n)
 	}
 	if _, err := w.Join(EngineID{DB: 1}, "greedy"); !errors.Is(err, ErrFull) {
@@ -172,7 +172,7 @@ func TestAnUnusedEngineIsDroppedAfterAWhile(t *testing.T) {
 	w.Leave(again)
 	again = w.join(anyone, "") // another one if the machine has stood still
 	w.Leave(leaves)            // its time is over after that of the one that is used again
-	redistest.Eventually(t, patience, "the end of one engine", func() bool { return w.Len() == 1 })
+	redistest.Eventually(t, patience, "the end of one engine", func() bool { return len(w.all()) == 1 })
 	if w.join(anyone, "") != again {
 		t.Error("an engine was dropped that a session uses")
 	}
