@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -20,8 +19,7 @@ import (
 type Engine struct {
 	keeper
 
-	started atomic.Bool
-	done    chan struct{} // closed when Run has returned
+	done chan struct{} // closed when Run has returned
 }
 
 // Entries of the log of one kind that are written one by one in a period. The others of the period have one summary.
@@ -74,10 +72,9 @@ func New(o Options) (*Engine, error) {
 // answer, may make it due earlier.
 func (e *Engine) Step() (due time.Time, ok bool) { return e.watchdog.Step(e.life) }
 
-// Run keeps leases and subscriptions alive until ctx ends or Close is called. Call it once. Commands started before it
+// Run keeps leases and subscriptions alive until ctx ends or Close is called. It is called once. Commands started before it
 // wait for it only if they have to wait for a lock.
 func (e *Engine) Run(ctx context.Context) error {
-	e.started.Store(true)
 	defer close(e.done)
 	stop := context.AfterFunc(ctx, e.end)
 	defer stop()
@@ -143,14 +140,10 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.jobs.Wait(ctx)
 	cut := context.Cause(ctx) // not nil: clean-up is given up
 	e.end()
-	if e.started.Load() {
-		select {
-		case <-e.done:
-		case <-ctx.Done():
-			cut = context.Cause(ctx)
-		}
-	} else {
-		e.client.Close()
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		cut = context.Cause(ctx)
 	}
 	if cut != nil {
 		return fmt.Errorf("close the lock engine: %w", cut)
