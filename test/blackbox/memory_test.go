@@ -300,6 +300,8 @@ func TestMonitorIsReadNoFasterThanItsClientReads(t *testing.T) {
 			t.Fatalf("%d bytes are kept for clients that do not read", got)
 		}
 	}
+	other := srv.Dial(t) // those that do not read keep nobody else waiting who needs a connection of its own
+	other.Script("MULTI", "+OK", "GET none", "+QUEUED", "EXEC", "*1\r\n$-1")
 	_ = gone.Conn.Close()
 	proxytest.WaitFor(t, "the client that has gone to leave its connection", func() bool { return srv.Stats().PinReasons["monitor"] == 1 })
 	for n := 0; n < commands; {

@@ -4,6 +4,15 @@ import "github.com/lockproxy/lockproxy/internal/resp"
 
 // Feed takes bytes that Redis sent and hands them on. Only the reader calls it. After an error the connection is useless.
 func (s *Stream) Feed(b []byte) error {
+	obs, err := s.take(b)
+	if obs != nil {
+		obs.Flush()
+	}
+	return err
+}
+
+// take is Feed but for the Flush, which may wait for a client.
+func (s *Stream) take(b []byte) (Observer, error) {
 	s.mu.Lock()
 	m, obs := s.mode, s.obs
 	if m == Counted {
@@ -25,10 +34,7 @@ func (s *Stream) Feed(b []byte) error {
 			err = errOutOfStep
 		}
 	}
-	if obs != nil {
-		obs.Flush()
-	}
-	return err
+	return obs, err
 }
 
 // claim takes the requests that the writer has taken, if none is claimed. Requires s.mu.

@@ -48,8 +48,12 @@ var readBuffers = netio.Space(readSize)
 func readLoop(nc net.Conn, s *Stream, turns admission.Turns) error {
 	feed := func(b []byte) error {
 		turns.Take()
-		defer turns.Leave()
-		return s.Feed(b)
+		obs, err := s.take(b)
+		turns.Leave() // a client that does not read keeps no other one waiting
+		if obs != nil {
+			obs.Flush()
+		}
+		return err
 	}
 	if r := netio.NewReader(nc, readBuffers); r != nil {
 		var ferr error
