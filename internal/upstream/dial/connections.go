@@ -98,18 +98,22 @@ func (c *Connections) serve(nc net.Conn, leave func() (settled bool), end func()
 // leave ends the connections that were dialled at another address, unless a request is on its way there. late: also
 // those. It reports whether there are others.
 func (c *Connections) leave(than string, late bool) (more bool) {
+	var ends []func()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for nc, known := range c.open {
 		switch {
 		case known.at == than:
 		case known.leave == nil:
-			Abort(nc)
+			ends = append(ends, func() { Abort(nc) })
 		case known.leave() || late:
-			known.end()
+			ends = append(ends, known.end)
 		default:
 			more = true
 		}
+	}
+	c.mu.Unlock()
+	for _, end := range ends {
+		end()
 	}
 	return more
 }

@@ -2,7 +2,7 @@
 // knows every connection that is open, and whether a server can be reached at all: while it cannot, one attempt at a
 // time speaks for all connections to it.
 //
-// It starts one goroutine at most: the attempt that speaks for all.
+// It starts the attempts that speak for all, one for each server, and for each UntilClosed a goroutine that waits.
 package dial
 
 import (
@@ -392,12 +392,10 @@ func (d *Dialer) Forget(at topology.Node, tell chan<- struct{}) { d.reachOf(at).
 func (d *Dialer) Away(at topology.Node) bool { return d.reachOf(at).away() }
 
 // Serve says how an open connection ends when its server moves. leave takes no more requests for it, and reports whether
-// none is on its way; it is called several times, and not after the connection has been Closed. Then end ends it, also
-// if the server has moved already; nil: Abort does. Neither blocks. Requires no locks.
+// none is on its way; it is called several times, and not after the connection has been Closed. Then end has it end,
+// perhaps more than once, also if the server has moved already. Neither blocks: closing a socket waits for its reader,
+// and that one may wait for a client. Requires no locks.
 func (d *Dialer) Serve(at topology.Node, nc net.Conn, leave func() (settled bool), end func()) {
-	if end == nil {
-		end = func() { Abort(nc) }
-	}
 	d.conns.serve(nc, leave, end)
 	if d.IsElsewhere(at, nc) {
 		end() // Moved may have looked before

@@ -200,7 +200,7 @@ func (p *Pin) run() {
 	p.nc = nc
 	p.know()
 	p.up.Store(true)
-	dialer.Serve(p.target.At, nc, p.Leave, nil)
+	dialer.Serve(p.target.At, nc, p.Leave, p.abort)
 	if sc, ok := nc.(syscall.Conn); ok {
 		p.WriteDirectly(netio.New(sc))
 	}
