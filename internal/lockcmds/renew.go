@@ -25,16 +25,14 @@ func (e *keeper) renew(ctx context.Context, of watchdog.Group, batch []watchdog.
 		}
 	}
 	e.mu.Unlock()
-	if err := e.client.renewSome(ctx, of, renewals, verdicts); err != nil {
-		return nil, err
-	}
+	err := e.client.renewSome(ctx, of, renewals, verdicts)
 	e.mu.Lock()
 	for i, r := range batch {
 		h := r.Of.(*table.Hold)
 		h.Noted = h.Noted || renewals[i].Note != "" && verdicts[i] == watchdog.Renewed
 	}
 	e.mu.Unlock()
-	return verdicts, nil
+	return verdicts, err
 }
 
 // renewAll is one script.
@@ -60,7 +58,7 @@ func (cl scriptRunner) renewAll(
 }
 
 // renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock
-// must not cost the others their lease. Renewals without a verdict are tried again.
+// must not cost the others their lease. Renewals without a verdict are tried again; the error is that of the first one.
 func (cl scriptRunner) renewSome(
 	ctx context.Context, of watchdog.Group, batch []script.Renewal, verdicts []watchdog.Verdict,
 ) error {
@@ -69,10 +67,6 @@ func (cl scriptRunner) renewSome(
 		return err
 	}
 	half := len(batch) / 2
-	first := cl.renewSome(ctx, of, batch[:half], verdicts[:half])
-	second := cl.renewSome(ctx, of, batch[half:], verdicts[half:])
-	if first != nil && second != nil {
-		return err
-	}
-	return nil
+	err = cl.renewSome(ctx, of, batch[:half], verdicts[:half])
+	return cmp.Or(err, cl.renewSome(ctx, of, batch[half:], verdicts[half:]))
 }

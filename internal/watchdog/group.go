@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -97,8 +98,9 @@ func (w *Watchdog) serve(ctx context.Context, g *group) {
 	for w.take(ctx, g, b) {
 		limited, cancel := context.WithDeadline(ctx, w.base.Add(b.limit))
 		verdicts, err := w.opts.Renew(limited, g.key, b.renewals)
-		if err == nil && len(verdicts) != len(b.renewals) {
-			err = fmt.Errorf("%d verdicts for %d renewals", len(verdicts), len(b.renewals))
+		if len(verdicts) != len(b.renewals) {
+			err = cmp.Or(err, fmt.Errorf("%d verdicts for %d renewals", len(verdicts), len(b.renewals)))
+			verdicts = make([]Verdict, len(b.renewals))
 		}
 		cancel()
 		w.settle(ctx, g, b, verdicts, err)
@@ -150,7 +152,7 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 	var told Round
 	for i, l := range b.leases {
 		switch left := l.deadline - now; {
-		case err != nil:
+		case verdicts[i] == 0:
 			told.Failed++
 		case verdicts[i] == Gone:
 			told.Gone++
@@ -171,10 +173,10 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 		case l.over():
 			continue
 		case void:
-		case err == nil && verdicts[i] == Gone:
+		case verdicts[i] == Gone:
 			b.losses = append(b.losses, l.loseLocked(ReasonGone))
 			continue
-		case err == nil && verdicts[i] == Renewed:
+		case verdicts[i] == Renewed:
 			// Also right if the old deadline has just passed: Redis found the lease unbroken.
 			l.extendLocked(b.sent, min(b.renewals[i].TTL, l.ttl)) // less by Shorten
 		default:
@@ -189,7 +191,7 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 	switch {
 	case ctx.Err() != nil: // the end of Run is no failure
 	case changed && err != nil:
-		w.opts.Logger.Warn("lease renewal fails", zap.Int("locks", len(b.leases)), zap.Error(err))
+		w.opts.Logger.Warn("lease renewal fails", zap.Int("locks", told.Failed), zap.Error(err))
 	case changed:
 		w.opts.Logger.Info("lease renewal succeeds again")
 	}

@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -103,13 +104,17 @@ func TestARoundTellsHowItsRenewalsHaveEnded(t *testing.T) {
 			time.Sleep(3500 * time.Millisecond)
 			verdicts, err := allRenewed(ctx, group, batch)
 			for i, r := range batch {
-				if r.Of == "gone" {
+				switch r.Of {
+				case "gone":
 					verdicts[i] = Gone
+				case "refused":
+					verdicts[i], err = 0, errors.New("no right")
 				}
 			}
 			return verdicts, err
 		})
 		b.Track(entry("gone"), time.Now())
+		b.Track(entry("refused"), time.Now())
 		b.Track(entry("first"), time.Now())
 		time.Sleep(time.Millisecond)
 		b.Track(entry("last"), time.Now())
@@ -118,7 +123,7 @@ func TestARoundTellsHowItsRenewalsHaveEnded(t *testing.T) {
 		short.TTL = 9 * time.Second
 		b.Track(short, time.Now()) // is due between the two others
 		pass(8 * time.Second)
-		if want := (Round{Done: 3, Gone: 1, Late: 1, Margin: 2500500 * time.Microsecond}); len(rounds) == 0 || rounds[0] != want {
+		if want := (Round{Done: 3, Gone: 1, Failed: 1, Late: 1, Margin: 2500500 * time.Microsecond}); len(rounds) == 0 || rounds[0] != want {
 			t.Errorf("the rounds are %+v, want %+v first", rounds, want)
 		}
 	})
