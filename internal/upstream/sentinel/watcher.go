@@ -116,6 +116,10 @@ func (w *Watcher) Run(ctx context.Context) {
 	next := time.NewTimer(firstLook)
 	defer next.Stop()
 	for {
+		chosen := w.chosen
+		if w.trying { // it waits for its turn
+			chosen = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -123,9 +127,8 @@ func (w *Watcher) Run(ctx context.Context) {
 			w.note(r)
 			w.decide(ctx, time.Since(began) >= firstLook)
 			continue
-		case p := <-w.chosen:
-			c := w.follower.promise(w.opts.Map.Of(p.replica), w.opts.Map.Of(p.primary))
-			if c.addr != "" && !w.trying {
+		case p := <-chosen:
+			if c := w.follower.promise(w.opts.Map.Of(p.replica), w.opts.Map.Of(p.primary)); c.addr != "" {
 				w.try(ctx, c)
 			}
 			continue

@@ -310,6 +310,17 @@ func TestAPromotedReplicaIsFollowedBeforeTheSentinelsNameIt(t *testing.T) {
 	})
 }
 
+func TestAPromotionIsTriedWhenTheTrialBeforeItIsOver(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.are(dial.Replica, "b.example:6379")
+		s.fakes[0].tell(promoting, promises)
+		s.after(promotionLooks)
+		s.fakes[1].tell(promoting, strings.ReplaceAll(promises, "10.0.0.2", "10.0.0.3"))
+		s.after(promotionLimit + promotionLooks)
+		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
+	})
+}
+
 func TestAPromotionThatTheSentinelsForgetIsUndone(t *testing.T) {
 	watch(t, func(s *stand) {
 		s.fakes[0].tell(promoting, promises)
