@@ -13,7 +13,7 @@
 //   - The tasks of one class of one queue begin in the order in which they were submitted.
 //   - Every step is O(1), amortized, whatever the backlog.
 //
-// A task may do one round trip to Redis, or wait for replicas for half a second. It never waits for a lock.
+// A task does few round trips to Redis, or waits for replicas for half a second. It never waits for a lock.
 package jobs
 
 import (

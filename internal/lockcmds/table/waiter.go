@@ -60,9 +60,6 @@ func (w *Waiter) Waits() bool { return w.queue != nil }
 // Asks reports whether an attempt of the waiter is on its way, and whether another follows.
 func (w *Waiter) Asks() (asks, again bool) { return w.state == asking, w.woken }
 
-// InDoubt reports whether an attempt of the waiter was not answered.
-func (w *Waiter) InDoubt() bool { return w.doubt }
-
 // First reports whether its attempt on its way is made at the crowd's place; stays and enqueue say what becomes of the
 // place if the lock is granted, and if it is not.
 func (w *Waiter) First() (first, stays, enqueue bool) {

@@ -172,6 +172,7 @@ func (l *eventLoop) settle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rung == nil {
+		clear(rung)
 		l.rung = rung[:0]
 	}
 	if l.dirty == nil {

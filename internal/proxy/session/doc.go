@@ -29,7 +29,8 @@
 // # Goroutines
 //
 //   - the engine's call Feed, NextWrite and the like;
-//   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there;
+//   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there, but
+//     for the reader of a pin whose bytes pass unread: it waits for the client (pinned.Flush);
 //   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients;
 //   - one for a long command that is divided among servers, or whose long replies are joined (Aside);
 //   - those of timers: the first command, a timeout, a drain.

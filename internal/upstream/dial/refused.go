@@ -69,7 +69,7 @@ func (f *Failure) Tried(err error, own bool) {
 var ErrNotRedis = errors.New("upstream is not a Redis server")
 
 // Cause says in a few words why a connection with the proxy's own credentials, or with none, could not be made. Time
-// cures all causes but the first two; the others are that Redis is away or loads its data.
+// cures all causes but the first two.
 func Cause(err error) string {
 	switch {
 	case IsRejected(err):
