@@ -26,11 +26,12 @@ func allProcesses() []process {
 		before, _, _ := strings.Cut(string(text), " (")
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		pid, err := strconv.Atoi(before)
-		if err != nil || len(fields) < 2 {
+		if err != nil || len(fields) < 18 {
 			continue
 		}
 		parent, _ := strconv.Atoi(fields[1])
-		all = append(all, process{pid: pid, parent: parent, living: !zombie(fields[0])})
+		living := !zombie(fields[0]) || fields[17] != "1" // the first of its threads has ended, and others have not
+		all = append(all, process{pid: pid, parent: parent, living: living})
 	}
 	return all
 }

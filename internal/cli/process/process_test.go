@@ -21,7 +21,28 @@ import (
 // asGuard is the first argument of this program as a guard.
 const asGuard = "guard of a test"
 
+// firstThreadEnds in the environment makes this program end its first thread, and go on by others.
+const firstThreadEnds = "FIRST_THREAD_ENDS"
+
+func init() {
+	if os.Getenv(firstThreadEnds) != "" {
+		runtime.LockOSThread() // main runs on the first thread
+	}
+}
+
 func TestMain(m *testing.M) {
+	if os.Getenv(firstThreadEnds) != "" {
+		go func() {
+			for state := ""; state != "Z"; time.Sleep(time.Millisecond) {
+				stat, _ := os.ReadFile("/proc/self/stat")
+				_, after, _ := strings.Cut(string(stat), ") ")
+				state = after[:1]
+			}
+			fmt.Println("ready")
+			time.Sleep(10 * time.Minute)
+		}()
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	}
 	if len(os.Args) > 1 && os.Args[0] == asGuard {
 		socket, _ := strconv.Atoi(os.Args[1])
 		note, err := Guard(socket)
@@ -176,6 +197,18 @@ func stopped(t *testing.T, pid int) {
 
 func TestKillLeavesNoProcess(t *testing.T) {
 	c, out := start(t, orphans)
+	read(t, out)
+	c.Kill()
+	if e := exit(t, c); e.Signal != unix.SIGKILL {
+		t.Errorf("%+v", e)
+	}
+	c.End()
+	gone(t, out)
+}
+
+// Linux shows a process without its first thread as one that has ended.
+func TestACommandWithoutItsFirstThreadIsKilled(t *testing.T) {
+	c, out := start(t, firstThreadEnds+"=1 exec "+os.Args[0])
 	read(t, out)
 	c.Kill()
 	if e := exit(t, c); e.Signal != unix.SIGKILL {
