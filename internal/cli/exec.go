@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/lockproxy/lockproxy/internal/cli/process"
 )
@@ -188,27 +189,34 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		sure, err := c.await(ctx, h)
 		done <- answer{sure, err}
 	}()
-	select {
-	case sig := <-signals:
-		cancel(errors.New("interrupted"))
-		<-done
-		c.giveBack(p, h) // the grant may have come at the same time
-		if sig == os.Interrupt {
-			h.Disconnect()
-			p.end()
-			process.EndBy(sig)
-		}
-		return time.Time{}, process.CodeOf(sig)
-	case a := <-done:
-		switch {
-		case a.err == nil:
-			return a.sentAt, ExitOK
-		case errors.Is(a.err, errBusy):
-			return time.Time{}, c.busy(p, a.err, c.behind(ctx, h.Conn()))
-		default:
-			return time.Time{}, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(why(ctx, h.Target, a.err)))
+	sig := os.Signal(unix.SIGWINCH)
+	for sig == unix.SIGWINCH { // ends nothing
+		select {
+		case sig = <-signals:
+		case a := <-done:
+			return c.asked(ctx, p, h, a)
 		}
 	}
+	cancel(errors.New("interrupted"))
+	<-done
+	c.giveBack(p, h) // the grant may have come at the same time
+	if sig == os.Interrupt {
+		h.Disconnect()
+		p.end()
+		process.EndBy(sig)
+	}
+	return time.Time{}, process.CodeOf(sig)
+}
+
+// asked is the end of acquire behind the proxy's answer.
+func (c *execCommand) asked(ctx context.Context, p *program, h *Holder, a answer) (sure time.Time, code int) {
+	switch {
+	case a.err == nil:
+		return a.sentAt, ExitOK
+	case errors.Is(a.err, errBusy):
+		return time.Time{}, c.busy(p, a.err, c.behind(ctx, h.Conn()))
+	}
+	return time.Time{}, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(why(ctx, h.Target, a.err)))
 }
 
 // holderLimit is the longest wait for the answer who has the lock.

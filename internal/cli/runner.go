@@ -25,10 +25,11 @@ type runner struct {
 	command *process.Command
 	answers chan answer // of the extension on its way
 	asking  bool
-	trouble error     // of the last extension; nil: it has succeeded, or the lock was lost
-	told    bool      // the user knows why the command is ended
-	until   time.Time // the lock is kept until then, even if the command has ended
-	lost    string    // the proxy's word for the reason of a loss
+	giveUp  context.CancelFunc // of the extension on its way
+	trouble error              // of the last extension; nil: it has succeeded, or the lock was lost
+	told    bool               // the user knows why the command is ended
+	until   time.Time          // the lock is kept until then, even if the command has ended
+	lost    string             // the proxy's word for the reason of a loss
 }
 
 // answer is the outcome of an acquire or an extension.
@@ -54,7 +55,9 @@ func (r *runner) run(path string, args []string, grant Grant, signals <-chan os.
 	exit := r.supervise(signals)
 	ended := time.Now()
 	if r.asking {
+		hung := time.AfterFunc(releaseLimit, r.giveUp)
 		r.answered(<-r.answers)
+		hung.Stop()
 	}
 	code := r.finish(exit, ended)
 	r.command.End()
@@ -163,9 +166,9 @@ func (r *runner) explain() {
 
 // extend asks for a new lease, on a goroutine.
 func (r *runner) extend() {
-	r.asking = true
+	ctx, cancel := context.WithTimeout(r.p.ctx, Config{Lease: r.lease}.AttemptLimit())
+	r.asking, r.giveUp = true, cancel
 	go func() {
-		ctx, cancel := context.WithTimeout(r.p.ctx, Config{Lease: r.lease}.AttemptLimit())
 		defer cancel()
 		sentAt, err := r.holder.Extend(ctx)
 		r.answers <- answer{sentAt, err}
