@@ -4,7 +4,8 @@
 //	clients ──TCP──► miniredis ◄── FastForward(time since the last step) ── age, every 10 to 100 ms
 //
 // miniredis keeps a remaining time per key and shortens it only when told to. A key that is set between two steps pays
-// for the whole interval, so it ends up to 10 ms early, and up to 100 ms if there are very many keys.
+// for the whole interval, so it ends up to 10 ms early, and up to 200 ms if there are very many keys or the machine is
+// busy.
 //
 // Goroutines: Start starts age, Close waits for it and for the connections' goroutines, which are miniredis' own.
 //
@@ -35,6 +36,10 @@ const (
 	leastRest   = 10 * time.Millisecond
 	mostRest    = 100 * time.Millisecond
 )
+
+// mostStep bounds what a key pays for a time before it was set. A process that was stopped for longer keeps all keys
+// longer.
+const mostStep = 2 * mostRest
 
 // settings are the answers to CONFIG GET. They are true for this server. redis-benchmark prints save and appendonly,
 // and warns if it cannot. lockproxy warns if maxmemory-policy could evict locks.
@@ -93,7 +98,7 @@ func (s *Server) age() {
 			return
 		}
 		now := time.Now()
-		s.redis.FastForward(now.Sub(last))
+		s.redis.FastForward(min(now.Sub(last), mostStep))
 		last, rest = now, min(max(restPerCost*time.Since(now), leastRest), mostRest)
 	}
 }
