@@ -111,7 +111,11 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 		for _, srv := range proxies {
 			redistest.Eventually(t, 20*time.Second, "the proxy to follow the failover", func() bool {
 				c := srv.Dial(t)
-				return c.Quiet("AUTH", "app", "secret") == "+OK\r\n" && c.Quiet("SET", "app:data", "2") == "+OK\r\n" && s.Primary() == replica
+				c.Send("AUTH", "app", "secret")
+				c.Send("SET", "app:data", "2")
+				login, _ := c.Frame() // the connection of a command that crosses the failover closes
+				write, _ := c.Frame()
+				return login == "+OK\r\n" && write == "+OK\r\n" && s.Primary() == replica
 			})
 			useLocks(t, srv)
 		}
