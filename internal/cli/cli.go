@@ -4,8 +4,8 @@
 //	     ├─► exec-guard, which exec starts for the case of its own death
 //	     └─► locks, info, unlock: one question, one answer
 //
-// Goroutines: exec has one for each extension of its lease, and one for the wait for the lock. It waits for all of
-// them. What a subcommand has to say is written by package logging.
+// Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait and one that
+// asks whether the proxy lives. It waits for all of them. What a subcommand has to say is written by package logging.
 package cli
 
 import (

@@ -35,10 +35,15 @@ func isCode(err error, code string) bool {
 	return errors.As(err, &reply) && reply.Code() == code
 }
 
-// unanswered is the error about a proxy that has not answered a command, named by one word or two.
+// silence is the error about a proxy that does not answer.
+type silence string
+
+func (s silence) Error() string { return string(s) }
+
+// unanswered is the silence about a command, which is named by one word or two.
 func unanswered(addr, command string, began time.Time) error {
-	return fmt.Errorf("the proxy at %s has not answered %s within %v",
-		addr, command, time.Since(began).Round(10*time.Millisecond))
+	return silence(fmt.Sprintf("the proxy at %s has not answered %s within %v",
+		addr, command, time.Since(began).Round(10*time.Millisecond)))
 }
 
 // errClosed says that the proxy has closed the connection.

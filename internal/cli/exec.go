@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -283,14 +284,43 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 	}
 }
 
-// attempt asks for the lock once. A request that waits without a limit has its answer when it has the lock.
+// alivePause is the pause between two questions whether the proxy lives at which a request waits.
+const alivePause = 10 * time.Second
+
+// attempt asks for the lock once. The answer may be due in hours, so the proxy is asked meanwhile whether it lives.
 func (c *execCommand) attempt(ctx context.Context, h *Holder, verb string, wait time.Duration) (time.Time, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watched, target := ctx, h.Target
+	watch.Go(func() { watchProxy(watched, target, end) })
+	defer watch.Wait()
+	defer end(nil)
 	if wait >= 0 {
 		limited, cancel := context.WithTimeout(ctx, wait+askLimit)
 		defer cancel()
 		ctx = limited
 	}
 	return h.Lock(ctx, verb, wait)
+}
+
+// watchProxy ends a wait at a proxy that has twice not answered whether it lives. A proxy that takes no connections any
+// more may still serve those that wait.
+func watchProxy(ctx context.Context, t Target, end context.CancelCauseFunc) {
+	for silent := false; ; {
+		if !silent {
+			select {
+			case <-time.After(alivePause):
+			case <-ctx.Done():
+				return
+			}
+		}
+		err := Alive(ctx, t)
+		again := silent
+		if _, silent = errors.AsType[silence](err); silent && again {
+			end(err)
+			return
+		}
+	}
 }
 
 // temporary reports whether the same request may succeed later, at this proxy or at another one behind the same
