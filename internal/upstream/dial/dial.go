@@ -396,9 +396,14 @@ func (d *Dialer) Away(at topology.Node) bool { return d.reachOf(at).away() }
 // perhaps more than once, also if the server has moved already. Neither blocks: closing a socket waits for its reader,
 // and that one may wait for a client. Requires no locks.
 func (d *Dialer) Serve(at topology.Node, nc net.Conn, leave func() (settled bool), end func()) {
-	d.conns.serve(nc, leave, end)
-	if d.IsElsewhere(at, nc) {
-		end() // Moved may have looked before
+	drop := func() {
+		unlinger(nc)
+		end()
+	}
+	d.conns.serve(nc, leave, drop)
+	if d.IsElsewhere(at, nc) { // Moved may have looked before
+		leave()
+		drop()
 	}
 }
 
@@ -449,11 +454,15 @@ func (d *Dialer) IsElsewhere(at topology.Node, nc net.Conn) bool {
 // Abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up
 // must not reach Redis after its repetition on another connection.
 func Abort(nc net.Conn) {
-	nc = Bare(nc)
-	if tc, ok := nc.(*net.TCPConn); ok {
+	unlinger(nc)
+	_ = Bare(nc).Close()
+}
+
+// unlinger has the kernel drop what it has not delivered when the connection is closed. It does not block.
+func unlinger(nc net.Conn) {
+	if tc, ok := Bare(nc).(*net.TCPConn); ok {
 		_ = tc.SetLinger(0) // best effort: the connection may be gone already
 	}
-	_ = nc.Close()
 }
 
 // Bare is the socket under TLS. Closing TLS in due form would write once more, and wait for a Redis that does not read.
