@@ -71,7 +71,7 @@ func Start() (*Server, error) {
 		m.Close()
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
-	m.Server().SetPreHook(refuse)
+	m.Server().SetPreHook(new(hook).before)
 	s.aging.Go(s.age)
 	return s, nil
 }
@@ -103,12 +103,27 @@ func (s *Server) age() {
 	}
 }
 
-// refuse runs ahead of every command. It reports whether it has answered.
-func refuse(c *server.Peer, cmd string, _ ...string) bool {
-	if cmd == "COMMAND" {
+// hook has the RESP3 connections that have subscribed.
+type hook struct{ subscribers sync.Map }
+
+// before runs ahead of every command. It reports whether it has answered. miniredis answers the PING of a subscriber in
+// RESP3 as if it spoke RESP2, and the lock engine's library sends one behind each UNSUBSCRIBE.
+func (h *hook) before(c *server.Peer, cmd string, args ...string) bool {
+	switch cmd {
+	case "COMMAND":
 		c.WriteError("ERR unknown command 'COMMAND', the embedded redis has no table of its commands")
+		return true
+	case "SUBSCRIBE", "PSUBSCRIBE":
+		if _, known := h.subscribers.LoadOrStore(c, nil); !known {
+			c.OnDisconnect(func() { h.subscribers.Delete(c) })
+		}
+	case "PING":
+		if _, subscribed := h.subscribers.Load(c); subscribed && c.Resp3 && len(args) == 0 {
+			c.WriteInline("PONG")
+			return true
+		}
 	}
-	return cmd == "COMMAND"
+	return false
 }
 
 // config answers CONFIG GET pattern... from settings.

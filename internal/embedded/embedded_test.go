@@ -1,9 +1,11 @@
 package embedded_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"strings"
@@ -123,4 +125,29 @@ func TestCloseEndsConnectionsAndMayBeRepeated(t *testing.T) {
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("read after Close: %v, want the end of the connection", err)
 	}
+}
+
+// The lock engine's library sends a PING behind each UNSUBSCRIBE.
+func TestASubscriberMayPing(t *testing.T) {
+	s, _ := start(t)
+	c, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(limit))
+	if _, err := io.WriteString(c, "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for replies := bufio.NewScanner(c); replies.Scan(); {
+		switch line := replies.Text(); line {
+		case "+PONG":
+			return
+		case "$4": // as in RESP2
+			if replies.Scan(); replies.Text() == "pong" {
+				t.Fatal("the answer is no PONG")
+			}
+		}
+	}
+	t.Fatal("no answer")
 }
