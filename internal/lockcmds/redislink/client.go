@@ -107,6 +107,7 @@ func (c *Client) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Confi
 	defer context.AfterFunc(c.life, cancel)()
 	nc, err := c.opts.Dial(ctx)
 	if err != nil {
+		c.lost() // the end of the last connection may have come before the answer on it was looked at
 		return nil, unreached(err)
 	}
 	conn := &checked{Conn: nc, client: c, greeting: 1} // HELLO
