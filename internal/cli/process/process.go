@@ -17,6 +17,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 )
 
 // Exit is how a command has ended.
@@ -43,6 +44,9 @@ func Find(name string) (string, error) {
 	file, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) { // Go takes no programs from there by itself
 		err = nil
+	}
+	if err == nil && !strings.Contains(file, "/") { // to the shell of a script it may look like an option
+		file = "./" + file
 	}
 	return file, err
 }

@@ -147,7 +147,7 @@ func TestAProgramIsFoundInTheCurrentDirectory(t *testing.T) {
 	}
 	for path, want := range map[string]error{".": nil, ":/nosuch": nil, "/nosuch": exec.ErrNotFound} {
 		t.Setenv("PATH", path)
-		if got, err := Find("here"); !errors.Is(err, want) || err == nil && got != "here" {
+		if got, err := Find("here"); !errors.Is(err, want) || err == nil && got != "./here" {
 			t.Errorf("PATH=%s: %q, %v", path, got, err)
 		}
 	}
