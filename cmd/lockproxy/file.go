@@ -160,7 +160,7 @@ func syntaxError(err error) string {
 		place := known.GetToken().Position
 		at, text = fmt.Sprintf("[%d:%d] ", place.Line, place.Column), known.GetMessage()
 	}
-	if !strings.Contains(text, "already defined") { // it quotes a key
+	if !strings.HasPrefix(text, "mapping key ") { // it quotes a key
 		text = quoted().ReplaceAllString(text, "this")
 	}
 	return at + text
