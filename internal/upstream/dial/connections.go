@@ -95,27 +95,39 @@ func (c *Connections) serve(nc net.Conn, leave func() (settled bool), end func()
 	}
 }
 
-// leave ends the connections that were dialled at another address, unless a request is on its way there. late: also
-// those. It reports whether there are others.
-func (c *Connections) leave(than string, late bool) (more bool) {
+// elsewhere returns the open connections that were dialled at another address.
+func (c *Connections) elsewhere(than string) (all []net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for nc, known := range c.open {
+		if known.at != than {
+			all = append(all, nc)
+		}
+	}
+	return all
+}
+
+// leave ends those of the connections that are open still, unless a request is on its way there. late: also these. It
+// returns the others.
+func (c *Connections) leave(all []net.Conn, late bool) (rest []net.Conn) {
 	var ends []func()
 	c.mu.Lock()
-	for nc, known := range c.open {
-		switch {
-		case known.at == than:
+	for _, nc := range all {
+		switch known, open := c.open[nc]; {
+		case !open:
 		case known.leave == nil:
 			ends = append(ends, func() { Abort(nc) })
 		case known.leave() || late:
 			ends = append(ends, known.end)
 		default:
-			more = true
+			rest = append(rest, nc)
 		}
 	}
 	c.mu.Unlock()
 	for _, end := range ends {
 		end()
 	}
-	return more
+	return rest
 }
 
 // At is the address at which an open connection was dialled; "" if it is not open.

@@ -429,15 +429,15 @@ func (d *Dialer) Moved(at topology.Node) {
 		return
 	}
 	end := time.Now().Add(settleLimit)
-	more := d.conns.leave(place.Address, false)
+	rest := d.conns.leave(d.conns.elsewhere(place.Address), false)
 	d.reachOf(at).renew()
-	for more {
+	for len(rest) > 0 {
 		select {
 		case <-time.After(lookEvery):
 		case <-d.opts.Stop:
 			return
 		}
-		more = d.conns.leave(place.Address, !time.Now().Before(end))
+		rest = d.conns.leave(rest, !time.Now().Before(end))
 	}
 }
 
