@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -26,6 +30,11 @@ func (e *keeper) renew(ctx context.Context, of watchdog.Group, batch []watchdog.
 	}
 	e.mu.Unlock()
 	err := e.client.renewSome(ctx, of, renewals, verdicts)
+	if err != nil && slices.ContainsFunc(verdicts, func(v watchdog.Verdict) bool { return v != 0 }) {
+		without := renewals[slices.Index(verdicts, 0)]
+		e.entries.Write(zap.WarnLevel, "a lease is not renewed", "", logging.Text("key", without.Key), zap.Error(err))
+		err = nil // it does not concern the whole batch
+	}
 	e.mu.Lock()
 	for i, r := range batch {
 		h := r.Of.(*table.Hold)

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -82,6 +83,21 @@ func TestABatchThatIsRefusedIsRenewedInHalves(t *testing.T) {
 				t.Errorf("%s: verdict %d on lock %d, want %d", c.with, v, i, want)
 			}
 		}
+	}
+}
+
+// A batch of which one renewal is refused has not failed: what it says is of that lock.
+func TestALeaseThatIsNotRenewedIsLogged(t *testing.T) {
+	w := newLockWorld(t)
+	kept := w.acquire(t, newClient(1), "", nil)
+	refused := w.acquire(t, newClient(2), "someone", func(g *table.Grant) { g.Fence++ })
+	by := &rights{refused: refused.Owner, with: locktest.Refusal("NOPERM no")}
+	verdicts, err := w.renew(t.Context(), watchdog.Group{By: by, Kind: exclusive{}}, []watchdog.Renewal{{Of: kept}, {Of: refused}})
+	if want := []watchdog.Verdict{watchdog.Renewed, 0}; err != nil || !slices.Equal(verdicts, want) {
+		t.Errorf("%v, %v; want %v", verdicts, err, want)
+	}
+	if n := w.logs.FilterMessage("a lease is not renewed").Len(); n != 1 {
+		t.Errorf("%d entries", n)
 	}
 }
 

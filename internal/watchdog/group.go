@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -98,8 +97,10 @@ func (w *Watchdog) serve(ctx context.Context, g *group) {
 	for w.take(ctx, g, b) {
 		limited, cancel := context.WithDeadline(ctx, w.base.Add(b.limit))
 		verdicts, err := w.opts.Renew(limited, g.key, b.renewals)
-		if len(verdicts) != len(b.renewals) {
-			err = cmp.Or(err, fmt.Errorf("%d verdicts for %d renewals", len(verdicts), len(b.renewals)))
+		if err == nil && len(verdicts) != len(b.renewals) {
+			err = fmt.Errorf("%d verdicts for %d renewals", len(verdicts), len(b.renewals))
+		}
+		if err != nil {
 			verdicts = make([]Verdict, len(b.renewals))
 		}
 		cancel()
@@ -191,7 +192,7 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 	switch {
 	case ctx.Err() != nil: // the end of Run is no failure
 	case changed && err != nil:
-		w.opts.Logger.Warn("lease renewal fails", zap.Int("locks", told.Failed), zap.Error(err))
+		w.opts.Logger.Warn("lease renewal fails", zap.Int("locks", len(b.leases)), zap.Error(err))
 	case changed:
 		w.opts.Logger.Info("lease renewal succeeds again")
 	}

@@ -83,8 +83,8 @@ const (
 )
 
 // RenewFunc renews the leases of one batch in one round trip and returns a verdict for each, in order. It blocks until
-// the answer, an error, or the end of ctx, which comes no later than the first deadline of the batch. Leases whose
-// verdict is 0, or all if there are no verdicts, are tried again; the error says why. The batch is valid only during the
+// the answer, an error, or the end of ctx, which comes no later than the first deadline of the batch. An error concerns
+// the whole batch. Leases whose verdict is 0, or all after an error, are tried again. The batch is valid only during the
 // call.
 type RenewFunc func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error)
 
